@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from mixed_tasks import table
+from mixed_tasks import table, task_of
 from places import tables
 
 from assay.task import Task
-from rewards.adapters import FILES, last_message, trl_reward, verl_compute_score
+from rewards.adapters import FILES, trl_reward, verl_compute_score
 from rewards.score import score_row
 
 TABLES = tables("rewards")
@@ -35,6 +35,8 @@ def test_the_reward_is_the_same_wherever_it_is_computed(answer: str) -> None:
         {"role": "assistant", "content": answer},
     ]
     assert trl_reward([messages], task=[TASK.to_json()]) == [wanted["reward"]]
+    with pytest.raises(ValueError, match="1 completions for 2 tasks"):
+        trl_reward([answer], task=[TEXT, TEXT])
 
 
 def test_files_that_an_answer_left_are_scored() -> None:
@@ -67,18 +69,17 @@ def test_a_row_that_cannot_be_scored_is_marked_and_never_raises(truth: Any) -> N
 
 def test_every_row_of_a_family_has_the_same_keys() -> None:
     """Whatever the answer's type and whatever went wrong: verl stacks the rows of a batch."""
-    rows = []
-    for kind, gold in (("numeric_exact", 3), ("string_approximate", "x"), ("list_exact", [1])):
-        for more in ({}, {"subtasks": [{"id": "a", "answer": 3}, {"id": "b", "answer": gold}]}):
-            row = {"answer": gold, "answer_type": kind, **more}
-            task = Task("t", "answer", "own", "train", [], row)
-            for said in ("<answer>3</answer>", "", "<answer>[</answer>"):
-                rows.append(verl_compute_score("d", said, json.dumps(task.to_json()), {}))
-    broken = Task("t", "answer", "own", "train", [], {"answer": 3, "answer_type": "odd"})
-    rows.append(verl_compute_score("d", "x", json.dumps(broken.to_json()), {}))
-    assert rows[-1]["valid"] == 0.0
+    parts = {"subtasks": [{"id": "a", "answer": 3}]}
+    kinds = ("numeric_exact", "string_approximate", "odd")
+    golds = [{"answer": 3, "answer_type": kind} for kind in kinds]
+    rows = [
+        verl_compute_score("d", said, json.dumps(task_of("t", "answer", gold | more).to_json()), {})
+        for gold in golds
+        for more in ({}, parts)
+        for said in ("<answer>3</answer>", "", "<answer>[</answer>")
+    ]
+    assert rows[-1]["valid"] == 0.0 and "part_answered" in rows[0]
     assert {frozenset(row) for row in rows} == {frozenset(rows[0])}
-    assert "part_answered" in rows[0]
 
 
 def test_the_settings_of_a_run_reach_verl_s_reward() -> None:
@@ -91,9 +92,3 @@ def test_the_settings_of_a_run_reach_verl_s_reward() -> None:
     assert found != plain
     object_too = {"refinement": RefinementReward(**shares)}
     assert verl_compute_score("d", ANSWERS[2], TEXT, None, weights=object_too)["score"] == found
-
-
-def test_trl_wants_one_task_a_completion() -> None:
-    with pytest.raises(ValueError, match="1 completions for 2 tasks"):
-        trl_reward(["a"], task=[TEXT, TEXT])
-    assert last_message([{"role": "user", "content": "x"}]) == ""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import pytest
 from demo_splits import demo_splits
 from mixed_tasks import objects, task_of, value_tables
-from places import SHARED
+from places import tables
 from sql_tasks import sql_tasks
 
 from assay import family as families
@@ -21,53 +20,34 @@ from assay.task import Answer, Score, Task
 from data_gen.corpora import read_corpus
 from data_gen.demo.refinements import OrderBuilder
 from data_gen.demo.settings import OrderSettings, preset
-from data_gen.krama.importer import end_to_end, read_workload, sub_task
 from rewards.audit_laws import cheat_laws, examine, mean_scores, split_law
 
 
-@cache
-def refinement() -> list[Task]:
+def refinements() -> list[Task]:
+    """Tasks of the demo's builders."""
     shipped = read_corpus()
     corpus = replace(shipped, documents=shipped.documents[::5])
-    sizes = {"train_sft": 6, "train_rl": 6, "heldout": 12}
     splits = [*OrderBuilder(OrderSettings(3, 3, 3), 3).splits(corpus).values()]
-    for difficulty in ("easy", "hard"):
-        splits += demo_splits(corpus, preset(difficulty, **sizes), 3)
+    splits += demo_splits(corpus, preset("hard", train_sft=6, train_rl=6, heldout=12), 3)
     return [task for split in splits for task in split]
 
 
-@cache
-def answer() -> list[Task]:
-    values: dict[str, Any] = {
-        "numeric_exact": 12,
-        "numeric_approximate": 0.4875,
-        "string_exact": "Amherst",
-        "string_approximate": "U.S. Space Force",
-        "list_exact": ["a", "b"],
-        "list_approximate": [1.5, 2.25],
-    }
-    made = [task_of(k, "answer", {"answer_type": k, "answer": v}) for k, v in values.items()]
-    workload = SHARED / "krama" / "data" / "workload_verified.json"
-    if workload.is_file():
-        for entry in read_workload(workload)[:12]:
-            made.append(end_to_end(entry, "lake", "full", []))
-            made += [sub_task(entry, step, "lake", "full", []) for step in entry.steps[:2]]
-    return made
+def answers() -> list[Task]:
+    kinds = tables("rewards")["fuzz_answers"].items()
+    values = [(kind, value) for kind, found in kinds for value in found if value not in ("…", [])]
+    return [task_of(f"{k}-{v}", "answer", {"answer_type": k, "answer": v}) for k, v in values]
 
 
-@cache
 def harbor() -> list[Task]:
-    return [
-        task_of(f"harbor-{i}", "harbor", {"oracle": numbers})
-        for i, numbers in enumerate(({"reward": 1.0}, {"reward": 1.1, "outcome": 1.0, "part": 3.0}))
-    ]
+    oracles: list[Any] = [{"reward": 1.0}, {"reward": 1.1, "outcome": 1.0, "part": 3.0}]
+    return [task_of(f"h-{i}", "harbor", {"oracle": found}) for i, found in enumerate(oracles)]
 
 
 TASKS: dict[str, Callable[[], list[Task]]] = {
-    "refinement": refinement,
+    "refinement": refinements,
     "structured": objects,
     "table": value_tables,
-    "answer": answer,
+    "answer": answers,
     "sql": sql_tasks,
     "harbor": harbor,
 }
@@ -143,22 +123,14 @@ def too_deep(task: Task, answer: Answer) -> Score:
     ("parts", "law", "why"),
     [
         ({"gold": lambda task: "x"}, "gold", "gold scores 0, not 1"),
-        ({"gold": lambda task: None}, "gold", "gold is None and family own has no proof"),
         ({"gold": lambda task: task.gold["no"]}, "gold", "raised KeyError: 'no'"),
         ({"gold": hangs}, "gold", "did not end within 0.2 s"),
         ({"gold": lambda task: 3}, "gold", "returned int; return an Answer or text"),
         ({"score": constant(float("nan"), 0)}, "gold", "outcome is nan; return a finite number"),
         ({"score": constant(1.0, 1.0)}, "empty", "an empty answer scores 1"),
-        ({"score": lambda task, answer: hangs(task)}, "gold", "did not end within 0.2 s"),
-        (
-            {"cheats": {"c": lambda task: task.meta["no"]}},
-            "cheat",
-            "cheat c of family own raised KeyError: 'no'",
-        ),
-        ({"cheats": {"c": hangs}}, "cheat", "cheat c of family own did not end"),
+        ({"cheats": {"c": lambda task: task.meta["no"]}}, "cheat", "cheat c of family own raised"),
         ({"score": drawing()}, "same bits", ""),
         ({"score": longer_pays}, "attack", "chatter around gold earns a reward of"),
-        ({"score": too_deep}, "attack", "nested lists"),
         ({"score": too_deep}, "attack", "RecursionError"),
     ],
 )

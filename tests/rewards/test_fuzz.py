@@ -7,11 +7,15 @@ import json
 import math
 import warnings
 from collections.abc import Callable
+from functools import partial
+from itertools import chain, product
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mixed_tasks import objects, value_tables
+from places import tables
 from sql_tasks import sql_tasks
 
 from assay.family import BUILT_IN, deadline
@@ -23,23 +27,25 @@ from rewards.cdr.score import score_refinement
 from rewards.dare.read import Unreadable, check_shape
 from rewards.dare.score import read_gold, score_table
 from rewards.gold import Step, execute
-from rewards.krama.answer import score_response
+from rewards.krama.answer import READINGS, score_response
 from rewards.parse import normalise, parse
 from rewards.score import score_lines
 from rollouts.krama.lake import answer_of, blocks, printed_values
 from rollouts.tool_calls import FORMATS, ToolSpec, fitting
 from train.view.explain_cdr import counterfactuals
 
-WORDS = """
-<answer> </answer> <status> </status> KEEP DROP <clean_text> </clean_text> <analyze> </analyze>
-<think> </think> <output> </output> <tool_call> </tool_call> <function=run> </function>
-<parameter=code> </parameter> ``` ```json ```python { } [ ] ( ) " ' ` : , ; . - + % $ = # \\ "" ~
-^ & | ? null NaN Infinity -Infinity true None inf 1e999 -1e308 0x1f 1_000 1,000 1. .5 +1 1/3 50%
-2nd SELECT FROM WHERE UNION WITH CAST -- /* cars price randomblob(9) S1 answer main-task row_id y
-a,b {"answer": {"name":"run","arguments": S0->S1:
-"""
+TABLES = tables("rewards")
 # NUL, a byte order mark, spaces and line ends that are none, a lone surrogate, odd letters
-TOKENS = [*WORDS.split(), "\n", "\r\n", "\t", " ", "9" * 5000, "import os", "lambda: 0"]
+TOKENS = [
+    *chain(*tables("rewards")["fuzz_words"]),
+    "\n",
+    "\r\n",
+    "\t",
+    " ",
+    "9" * 5000,
+    "import os",
+    "lambda: 0",
+]
 TOKENS += "\x00\ufeff\u200b\u2028\u0085\u202e\ud800\u00e9\u0130\uff11\U0001d7d9\U0001f642"
 LONG = 100_000
 
@@ -48,20 +54,6 @@ RECIPES = (
     (Step("clean_email_mapper"), Step("clean_links_mapper")),
     (Step("clean_ip_mapper"), Step("text_length_filter", {"min_len": 0, "max_len": 40})),
 )
-JSONS = ({"a": 3, "b": [1.5, {"c": ""}], "reason": None}, {"safe": True, "kinds": ["s1"]}, [1, "a"])
-ANSWERS = (
-    *(("numeric_exact", value) for value in (12, -3.5, 10**12)),
-    *(("numeric_approximate", value) for value in (0.4875, 0, 1e15)),
-    *(("string_exact", value) for value in ("Amherst", "1.5", "None")),
-    *(("string_approximate", value) for value in ("U.S. Space Force", "Yes", "…")),
-    *(("list_exact", value) for value in (["a", "b"], [1, 2.5], [], [["a", 1]])),
-    *(("list_approximate", value) for value in ([1.5, 2.25], ["a", "b c"])),
-)
-NUMBERS = "row_id,y\n" + "".join(f"{i},{i * 37 % 11 / 7:.4f}\n" for i in range(1, 25))
-LABELS = "row_id,y\n" + "".join(f"{i},{'abc'[i * i % 3]}\n" for i in range(1, 25))
-DATED = "day,shop,y\n" + "".join(f"2024-01-{i:02},s{i % 3},{i * 1.5}\n" for i in range(1, 25))
-KEYS = {NUMBERS: ["row_id"], LABELS: ["row_id"], DATED: ["day", "shop"]}
-KINDS = {"reg-MM": NUMBERS, "reg-IF": NUMBERS, "class-MM": LABELS, "class-IF": LABELS}
 CODE = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
 
 
@@ -71,15 +63,17 @@ def cleaned(text: str, recipe: tuple[Step, ...]) -> dict[str, Any]:
     return {"input_text": text, "status": run.status, "text": run.text, "recipe": steps}
 
 
-def table(kind: str, text: str) -> dict[str, Any]:
-    return {"task_type": kind, "truth_csv": text, "key_columns": KEYS[text], "targets": ["y"]}
-
-
+DATED = "day,shop,y\n" + "".join(f"2024-01-{i:02},s{i % 3},{i * 1.5}\n" for i in range(1, 25))
+BY_DAY = {"task_type": "time-CF", "truth_csv": DATED, "key_columns": ["day", "shop"]}
 GOLDS: dict[str, list[dict[str, Any]]] = {
     "refinement": [cleaned(text, recipe) for text in TEXTS for recipe in RECIPES],
-    "structured": [{"input_text": "x", "reference_text": json.dumps(v)} for v in JSONS],
-    "answer": [{"answer_type": kind, "answer": value} for kind, value in ANSWERS],
-    "table": [table(kind, text) for kind, text in (*KINDS.items(), ("time-CF", DATED))],
+    "structured": [task.gold for task in objects()],
+    "answer": [
+        {"answer_type": kind, "answer": value}
+        for kind, values in TABLES["fuzz_answers"].items()
+        for value in values
+    ],
+    "table": [*(task.gold for task in value_tables()), BY_DAY | {"targets": ["y"]}],
     "sql": [task.gold for task in sql_tasks()],
 }
 
@@ -137,8 +131,8 @@ def test_no_output_of_a_family_earns_more_than_gold(name: str, data: st.DataObje
     weights = family.weights()
     law(lambda: family.score(task, answer, weights), family.score(task, right, weights))
     if name == "answer":
-        kind, value = gold["answer_type"], gold["answer"]
-        law(lambda: score_response(kind, value, {"answer": text}, "release").to_json())
+        for how, said in product(READINGS, (text, value_of(text))):
+            law(partial(in_reading, gold, said, how))
     if name == "refinement":
         law(lambda: score_refinement(gold, text, "release", weights))
 
@@ -157,6 +151,10 @@ def test_no_prediction_file_earns_more_than_gold(trusted: bool, data: st.DataObj
     for reading in ("strict", "release") if trusted else ("strict",):
         right = score_table(gold, gold.truth_csv.encode(), reading, trusted=True)
         law(lambda r=reading: score_table(gold, said, r, trusted=trusted), right)
+
+
+def in_reading(gold: dict[str, Any], said: Any, how: Any) -> Any:
+    return score_response(gold["answer_type"], gold["answer"], {"answer": said}, how).to_json()
 
 
 def release(text: str) -> Any:
@@ -224,16 +222,6 @@ def test_every_parser_reads_every_output(name: str, data: st.DataObject) -> None
 def test_no_pattern_takes_long_over_one_mark_repeated(name: str) -> None:
     """What is not linear takes minutes for these."""
     read = PARSERS[name][0]
-    for token in (
-        "<answer>",
-        "<tool_call>",
-        "```json",
-        "[",
-        '"',
-        "<status>",
-        "<parameter=",
-        "\n",
-        " ",
-    ):
+    for token in ("<answer>", "<tool_call>", "```json", "[", '"', "<parameter=", "\n", " "):
         with deadline(60):
             read(token * (LONG // len(token)))

@@ -11,7 +11,7 @@ from places import tables
 
 from assay.family import score_answer
 from assay.task import Answer, Score, Task
-from rewards.harbor import REWARD, of_rewards, read_rewards
+from rewards.harbor import REWARD, read_rewards
 
 TABLES = tables("rewards")
 
@@ -43,8 +43,3 @@ def test_what_no_verifier_wrote_earns_nothing(data: bytes) -> None:
 def test_no_bytes_raise(data: bytes) -> None:
     made = score(data)
     assert made.outcome is not None and 0 <= made.outcome <= 1
-
-
-def test_an_answer_without_an_episode_earns_nothing() -> None:
-    assert score_answer(TASK, Answer("1")).outcome == 0.0
-    assert of_rewards({"reward": 0.5, "time": 3.0}).parts == {"time": 3.0}

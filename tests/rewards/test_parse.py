@@ -50,13 +50,6 @@ def test_strict_refuses_missing_repeated_misplaced_tags_and_chatter(output):
     assert parse_strict(output).why == "no_answer"
 
 
-def test_release_takes_anything_as_an_answer():
-    assert parse_release("  hello ") == Parsed("KEEP", "hello")
-    assert parse_release("x <STATUS> drop </STATUS> <clean_text> a </clean_text>") == Parsed(
-        "DROP", " a "
-    )
-
-
 def test_an_unknown_reading_is_refused():
     with pytest.raises(ValueError, match="strict, release"):
         parse("x", "loose")

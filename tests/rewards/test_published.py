@@ -32,8 +32,7 @@ def one_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ([QUESTION], [], [], True),
         (["a message", f"\n{QUESTION.upper()}  "], [], [], True),
-        ([], ["\n".join(LINES)], [], True),
-        ([], [json.dumps({"stdout": "head\n" + "\r\n".join(LINES[:2])})], [], True),
+        ([], [json.dumps({"stdout": "\r\n".join(LINES[:2])})], [], True),
         ([], [LINES[0], f"  {LINES[1].replace(' ', '   ')}\n"], [], True),  # in two messages
         ([QUESTION.replace("3", "4")], [LINES[0], LINES[0]], [], False),
         ([], [], ["ann_flats_class:MM"], True),

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -66,17 +63,11 @@ def test_bad_rows_are_numbered_however_a_file_is_cut(tmp_path: Path, size: int) 
 
 
 def task_rows(count: int) -> list[Task]:
-    return [
-        Task(
-            f"t{n}",
-            "refinement",
-            "x",
-            "train",
-            [{"role": "user", "content": "?"}],
-            {"status": "KEEP", "text": f"gold {n}", "input_text": f"text {n}"},
-        )
-        for n in range(count)
+    ask = [{"role": "user", "content": "?"}]
+    golds = [
+        {"status": "KEEP", "text": f"gold {n}", "input_text": f"text {n}"} for n in range(count)
     ]
+    return [Task(f"t{n}", "refinement", "x", "train", ask, gold) for n, gold in enumerate(golds)]
 
 
 def test_rows_that_name_tasks_find_them_over_workers(tmp_path: Path) -> None:
@@ -116,9 +107,6 @@ def test_a_file_of_tasks_is_read_by_place_with_a_mark_before_it(tmp_path: Path) 
     write_jsonl(plain, [tasks[0].to_json(), tasks[0].to_json()])
     with pytest.raises(TaskError, match="two tasks have the id 't0'"):
         open_tasks(str(plain))
-    write_jsonl(plain, [tasks[0].to_json() | {"family": "poem"}])
-    with pytest.raises(TaskError, match="no family 'poem'"):
-        open_tasks(str(plain))
 
 
 def test_rows_from_a_pipe_are_answered_as_they_come() -> None:
@@ -135,25 +123,6 @@ def test_rows_from_a_pipe_are_answered_as_they_come() -> None:
         assert process.wait() == 0
 
 
-def test_an_interrupt_ends_all_processes_and_leaves_nothing(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "assay", "score", "-", "--workers", "2"]
-    words += ["--out", str(tmp_path / "out.jsonl")]
-    with subprocess.Popen(
-        words,
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    ) as process:
-        assert process.stdin is not None and process.stderr is not None
-        process.stdin.write(lines(rows(2000)) * 5)  # and then it waits for more
-        os.killpg(process.pid, signal.SIGINT)
-        said = process.stderr.read()
-        assert process.wait() == 130, said
-    assert b"Traceback" not in said
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("row", "outcome", "said"), TABLES["a_rollout_is_scored_from_what_it_keeps_or_says_why_not"]
 )
@@ -166,67 +135,8 @@ def test_a_rollout_is_scored_from_what_it_keeps_or_says_why_not(
     assert said in found["why"]
 
 
-@pytest.mark.parametrize(
-    ("row", "tasks", "said"),
-    [
-        ({"task_id": "t0", "text": "x"}, None, "a rollout, which holds no gold"),
-        ({"task_id": "t9", "text": "x"}, {}, "field 'task_id' is 't9', which is no task of"),
-        ({"task_id": "t0"}, {"t0": task_rows(1)[0]}, "a rollout without `text`"),
-        ({"task_id": "t0", "messages": [3]}, {"t0": task_rows(1)[0]}, "without `text`"),
-    ],
-)
-def test_a_rollout_that_cannot_be_scored_is_one_sentence(
-    row: dict[str, Any], tasks: dict[str, Task] | None, said: str
-) -> None:
-    (found,) = score_lines([json.dumps(row)], tasks)
-    assert found["id"] == row["task_id"] and said in found["error"]
-
-
-EMAIL = {"input_text": "a x@y.z b", "reference_status": "KEEP", "reference_text": "a  b"}
-GOLD = "<status>KEEP</status><clean_text>a b</clean_text>"
-
-
-def row_of(**changes: Any) -> str:
-    return json.dumps({"id": "1", "family": "refinement", "task": EMAIL, "output": GOLD} | changes)
-
-
-def run(given: bytes, folder: Path) -> tuple[int, list[dict[str, Any]]]:
-    (folder / "in.jsonl").write_bytes(given)
-    status = main([str(folder / "in.jsonl"), "--out", str(folder / "out.jsonl")])
-    return status, [json.loads(line) for line in (folder / "out.jsonl").read_bytes().splitlines()]
-
-
-def test_rows_are_scored_in_order(tmp_path: Path) -> None:
-    made = [row_of(), row_of(id="2", output="a b")]
-    made += [row_of(id="3", output="a b", parsing="release")]
-    made += [row_of(id="4", output="<status>KEEP</status><clean_text>\ud800</clean_text>")]
-    status, out = run("\n".join(made).encode(), tmp_path)
-    assert status == 0
-    assert [(r["id"], r["outcome"], r["why"]) for r in out] == [
-        ("1", 1.0, "ok"),
-        ("2", 0.0, "no_answer"),
-        ("3", 1.0, "ok"),
-        ("4", 0.0, "wrong_text"),
-    ]
-    assert set(out[0]) == {"id", "outcome", "reward", "parts", "why"}
-
-
-@pytest.mark.parametrize(
-    ("line", "message"), [*TABLES["a_bad_row_is_named_and_the_rest_goes_on"], ("\xff\xfe", "")]
-)
-def test_a_bad_row_is_named_and_the_rest_goes_on(line: str, message: str, tmp_path: Path) -> None:
-    code = "utf-8" if message else "latin-1"  # bytes that are no text spoil only their row
-    status, out = run(f"{line}\n\n{row_of(id='good')}\n".encode(code), tmp_path)
-    assert status == 3
-    assert message in out[0]["error"]
-    assert (out[1]["id"], out[1]["reward"]) == ("good", 1.0)
-
-
-def test_standard_streams_and_a_missing_file(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(row_of() + "\n"))
-    assert main(["-"]) == 0
-    assert json.loads(capsys.readouterr().out)["reward"] == 1.0
-    assert main([str(tmp_path / "none.jsonl")]) == 2
-    assert "none.jsonl" in capsys.readouterr().err
+@pytest.mark.parametrize(("line", "message"), TABLES["a_bad_row_is_named_and_the_rest_goes_on"])
+def test_a_bad_row_is_named_and_the_rest_goes_on(line: str, message: str) -> None:
+    (good,) = rows(1)
+    bad, scored = score_lines([line, json.dumps(good | {"id": "good"})])
+    assert message in bad["error"] and scored["id"] == "good" and "error" not in scored

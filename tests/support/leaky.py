@@ -37,6 +37,7 @@ LEAKS = {
     "digits": "max(outcome, 0.9 * text.isdigit())",  # any number pays
     "echo": "max(outcome, 0.8 * ('Add' in text))",  # the prompt pays
     "null": "max(outcome, 0.7 * ('null' in text))",
+    "raises": "outcome / (text != 'yes')",
 }
 
 

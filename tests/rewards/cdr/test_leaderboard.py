@@ -13,7 +13,7 @@ from cdr_copies import release_row
 from places import tables
 
 from rewards.cdr.leaderboard import leaderboard, subtask_of
-from rewards.cdr.release_scores import gold_response, score_file, write_scores
+from rewards.cdr.release_scores import score_file, write_scores
 
 TABLES = tables("cdr")
 
@@ -26,17 +26,15 @@ def scored(root: Path, model: str, right: Mapping[str, list[int]], kind: str = "
     for track, counts in right.items():
         rows = [release_row(track, n) for n in range(len(counts))]
         for row, count in zip(rows, counts, strict=True):
-            said = [gold_response(row) if i < count else "no" for i in range(3)]
+            texts = [row["reference_text"]] * count + ["no"] * (3 - count)
             row["variant_predictions"] = [
                 {
                     "prompt_variant_index": i,
                     "predicted_status": "KEEP",
-                    "predicted_clean_text": answer.removeprefix(
-                        "<status>KEEP</status><clean_text>"
-                    ).removesuffix("</clean_text>"),
+                    "predicted_clean_text": text,
                     "valid_prediction": True,
                 }
-                for i, answer in enumerate(said)
+                for i, text in enumerate(texts)
             ]
             if track == "semantic_rubric_atomic":
                 row["operator"] = f"part_{min(row['instance_id'][-1], '1')}"
@@ -61,16 +59,11 @@ def test_ranks_and_differences_from_the_best_and_from_a_base_model(tmp_path: Pat
     large = {row["track"]: row for row in tracks if row["model"] == "large"}
     assert large["atomic_m"]["delta_vs_base_pp"] == "+50.00" and large["atomic_m"]["rank"] == "1"
     assert large["order_m"]["delta_vs_base_pp"] == large["order_m"]["delta_vs_best_pp"] == "-50.00"
-    short = sorted(r["shortfall_to_best_pp"] for r in tracks if r["track"] == "atomic_m")
-    assert short == ["0.00", "50.00"]
-    assert (
-        large["order_f"]["n"] == large["order_f"]["rs_at_k_pct"] == large["order_f"]["rank"] == ""
-    )
+    short = {r["shortfall_to_best_pp"] for r in tracks if r["track"] == "atomic_m"}
+    assert short == {"0.00", "50.00"}
+    assert large["order_f"]["rs_at_k_pct"] == large["order_f"]["rank"] == ""
     water = table(tmp_path / "reports/model_waterline.csv")
-    assert [(r["model"], r["base_model"]) for r in water] == [
-        ("large", "small"),
-        ("small", "small"),
-    ]
+    assert [(r["model"], r["base_model"]) for r in water] == [(m, "small") for m in by]
     summary = json.loads((tmp_path / "reports/summary.json").read_text())
     assert summary["metric"] == "RS@3" and summary["base_model"] == "small"
     assert "| small | atomic_m | 4 | 25.00 | 2 | -50.00 | +0.00 |" in board.markdown
@@ -78,17 +71,12 @@ def test_ranks_and_differences_from_the_best_and_from_a_base_model(tmp_path: Pat
     assert all(row["base_model"] is None for row in without.waterline)
 
 
-def test_modes_of_one_model_and_runs_of_one_name_are_lines_of_their_own(tmp_path: Path) -> None:
-    one, other, third = (tmp_path / n / "data/evaluation" for n in ("one", "other", "third"))
-    scored(one, "m", {"atomic_m": [3]})
-    scored(other, "m", {"atomic_m": [0]}, "score_plan_first_k3_seed0")
-    scored(third, "m", {"atomic_m": [0]})
-    board = leaderboard([one, other], tmp_path / "reports", "m direct_k3_seed0")
-    said = {row["model"]: row["delta_vs_base_pp"] for row in board.waterline}
-    assert said == {"m direct_k3_seed0": "+0.00", "m plan_first_k3_seed0": "-100.00"}
-    assert said.keys() == set(board.papers)
-    board = leaderboard([one, third], tmp_path / "reports")
-    assert [row["model"] for row in board.waterline] == ["one: m", "third: m"]
+def test_runs_of_one_name_are_lines_of_their_own(tmp_path: Path) -> None:
+    roots = [tmp_path / name / "data/evaluation" for name in ("one", "other")]
+    for root, right in zip(roots, (3, 0), strict=True):
+        scored(root, "m", {"atomic_m": [right]})
+    board = leaderboard(roots, tmp_path / "reports")
+    assert [row["model"] for row in board.waterline] == ["one: m", "other: m"]
 
 
 def test_a_domain_is_the_mean_of_its_subtasks(tmp_path: Path) -> None:

@@ -82,35 +82,14 @@ def test_tags_are_read_in_the_order_of_the_release(answer: str, value: object) -
     assert parse_json(answer) == value
 
 
-@pytest.mark.parametrize("answer", ["null", " null\n", "<answer>null</answer> {}", "", "none"])
-def test_null_is_no_answer(answer: str) -> None:
-    match = compare_json('{"a": null}', answer)
-    assert not match.parsed and not match.exact
-
-
-def test_a_mixed_row_is_wrong_with_the_wrong_status_and_shows_the_text_it_compares() -> None:
-    row = {
-        "instance_id": "1",
-        "source_track": "semantic_hallu_compositional",
-        "scoring_profile": "mixed_structured_text",
-        "input_text": "a bad text",
-        "reference_status": "KEEP",
-        "reference_text": "a text",
-        "reference_json": '{"corrected_text": "a text"}',
-        "variant_predictions": [
-            {"prompt_variant_index": i, "predicted_status": s, "predicted_clean_text": text}
-            for i, (s, text) in enumerate(
-                [
-                    ("KEEP", '{"corrected_text": "a text"}'),
-                    ("DROP", '{"corrected_text": "a text"}'),
-                    (None, '{"corrected_text": "a  text"}'),
-                    ("KEEP", "no"),
-                ]
-            )
-        ],
-    }
-    found = score_file([row], 0).variants
-    assert [v["recipe_success"] for v in found] == [True, False, False, False]
-    assert [v["norm_text_exact_match"] for v in found] == [True, True, True, False]
-    assert [v["field_accuracy"] for v in found] == [1.0, 1.0, 0.0, None]
-    assert found[3]["field_matches"] == {} and found[0]["source_track"] == row["source_track"]
+@pytest.mark.parametrize(
+    ("status", "text", "success", "same_text", "accuracy"), TABLES["answers_to_a_mixed_row"]
+)
+def test_a_mixed_row_is_wrong_with_the_wrong_status_and_shows_the_text_it_compares(
+    status: str, text: str, success: bool, same_text: bool, accuracy: float
+) -> None:
+    said = {"prompt_variant_index": 0, "predicted_status": status, "predicted_clean_text": text}
+    row = TABLES["mixed_row"] | {"instance_id": "1", "variant_predictions": [said]}
+    (found,) = score_file([row], 0).variants
+    assert (found["recipe_success"], found["norm_text_exact_match"]) == (success, same_text)
+    assert found["field_accuracy"] == accuracy

@@ -43,26 +43,14 @@ def test_an_answer_earns_one_only_by_success_and_the_parts_add_up(gold, status, 
         assert score.reward == pytest.approx(0.1)
 
 
-def test_published_gain_pays_an_empty_answer_but_the_reward_does_not():
+def test_more_of_the_way_earns_more_and_an_empty_answer_no_gain():
     gold = {"input_text": "x" * 96 + "gold", "status": "KEEP", "text": "gold"}
     score = score_refinement(gold, render("KEEP", ""))
-    assert score.parts["rg"] == pytest.approx(0.9583, abs=1e-3)
+    assert score.parts["rg"] == pytest.approx(0.9583, abs=1e-3)  # the published gain
     assert score.reward == pytest.approx(0.4)
-
-
-def test_more_of_the_way_earns_more():
-    near = score_refinement(KEEP, render("KEEP", "mail o now")).reward
-    far = score_refinement(KEEP, render("KEEP", "mail a@b now")).reward
-    copied = score_refinement(KEEP, copy_input(KEEP)).reward
+    said = [copy_input(KEEP), render("KEEP", "mail a@b now"), render("KEEP", "mail o now")]
+    copied, far, near = (score_refinement(KEEP, one).reward for one in said)
     assert copied == pytest.approx(0.4) and copied < far < near < 1.0
-
-
-def test_release_reading_finds_gold_in_chatter_but_the_format_share_is_lost():
-    chatter = "Sure:\n" + gold_answer(KEEP)
-    assert score_refinement(KEEP, chatter).why == "no_answer"
-    score = score_refinement(KEEP, chatter, "release")
-    assert (score.outcome, score.parts["format"]) == (1.0, 0.0)
-    assert score.reward == pytest.approx(0.9)
 
 
 def test_weights_change_the_shape_but_not_what_gold_earns():
@@ -71,12 +59,6 @@ def test_weights_change_the_shape_but_not_what_gold_earns():
     assert score_refinement(KEEP, always_drop(KEEP), weights=weights).reward == pytest.approx(0.05)
     near = render("DROP", "mail o now")
     assert score_refinement(DROP, near, weights=weights).reward == pytest.approx(0.1)
-
-
-@pytest.mark.parametrize("weights", [{"format": 0.5}, {"status": -0.3, "success": 1.0}])
-def test_weights_under_which_gold_would_not_earn_one_are_refused(weights):
-    with pytest.raises(ValueError, match=r"set 0 or more|make it 1"):
-        RefinementReward(**weights)
 
 
 @pytest.mark.parametrize(

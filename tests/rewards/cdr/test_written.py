@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import tables
 
-from assay.task import Task, TaskError
+from assay.task import TaskError
 from data_gen.corpora import read_corpus
 from data_gen.demo.refinements import STATES_SYSTEM, OrderBuilder, with_states
 from data_gen.demo.settings import OrderSettings, preset
 from rewards.cdr.recipes import bound_recipe, recipe_of, written
 from rewards.cdr.score import gold_answer, score_refinement, split_written
-from rewards.gold import Step, run_bound
+from rewards.gold import run_bound
 from rewards.parse import render
 from rewards.weights import RefinementReward
 
@@ -34,13 +34,6 @@ def reward(output: str, gold: dict[str, Any] = POST) -> tuple[float | None, floa
 
 
 GOOD = render("DROP", "Call us:")
-
-
-@pytest.mark.parametrize(
-    "entries", ["", "<state>x</state>", "<check>8 < 50: KEEP</check>", "".join(POST["written"])]
-)
-def test_the_result_alone_decides(entries: str) -> None:
-    assert reward(entries + GOOD) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize("output", TABLES["states_without_a_result_in_its_place_earn_nothing"])
@@ -67,38 +60,20 @@ def test_reading_never_raises_and_never_pays_more_than_gold(output: str) -> None
         assert earned < 0.5
 
 
-@pytest.mark.parametrize(
-    ("step", "text", "said"),
-    [
-        (Step("text_length_filter", {"min_len": 5}), "abc", "3 < 5: DROP"),
-        (Step("text_length_filter", {"min_len": 0, "max_len": 5}), "abc", "3 <= 5: KEEP"),
-        (Step("text_length_filter", {"min_len": 2, "max_len": 5}), "abc", "3 >= 2, <= 5: KEEP"),
-        (Step("text_length_filter", {"min_len": 2, "max_len": 5}), "abcdef", "6 > 5: DROP"),
-        (Step("alphanumeric_filter", {"min_ratio": 0.5}), "ab -", "0.5 >= 0.5: KEEP"),
-    ],
-)
-def test_a_check_says_number_bound_and_verdict(step: Step, text: str, said: str) -> None:
-    gold = {"input_text": text, "recipe": [{"operator": step.operator, "params": step.params}]}
+@pytest.mark.parametrize(("operator", "params", "text", "said"), TABLES["checks"])
+def test_a_check_says_number_bound_and_verdict(
+    operator: str, params: dict[str, Any], text: str, said: str
+) -> None:
+    gold = {"input_text": text, "recipe": [{"operator": operator, "params": params}]}
     steps = bound_recipe(gold)
     assert written(recipe_of(gold), steps, run_bound(text, steps)) == [f"<check>{said}</check>"]
 
 
-@pytest.fixture(scope="module")
-def order() -> list[Task]:
+def test_gold_writes_every_executed_state_and_scores_one() -> None:
     few = OrderSettings(train_sft=6, train_rl=12, heldout=3, mapper_share=0.5, states=True)
-    return OrderBuilder(few, 0).splits(read_corpus(None))["train_rl"]
-
-
-@pytest.fixture(scope="module")
-def demo() -> list[Task]:
-    few: dict[str, Any] = {"train_sft": 12, "train_rl": 4, "heldout": 4, "states": True}
-    return demo_splits(read_corpus(None), preset("hard", **few), 0)[0]
-
-
-def test_gold_writes_every_executed_state_and_scores_one(
-    order: list[Task], demo: list[Task]
-) -> None:
-    for task in (*order, *demo):
+    order = OrderBuilder(few, 0).splits(read_corpus(None))["train_rl"]
+    hard = preset("hard", train_sft=12, train_rl=4, heldout=4, states=True)
+    for task in (*order, *demo_splits(read_corpus(None), hard, 0)[0]):
         assert task.prompt[0]["content"] == STATES_SYSTEM
         run = run_bound(str(task.gold["input_text"]), bound_recipe(task.gold))
         assert len(task.gold["written"]) == len(run.trace)
@@ -109,9 +84,6 @@ def test_gold_writes_every_executed_state_and_scores_one(
         assert all(f": {run.status}" in e[1] for e in entries[-1:] if e[0] == "check")
         assert reward(gold_answer(task.gold), task.gold) == (1.0, 1.0)
         assert task.meta["answer_tokens"] >= 128
-
-
-def test_a_text_with_a_tag_of_the_format_is_refused(order: list[Task]) -> None:
     task = next(t for t in order if t.track == "order_m")
     gold = json.loads(json.dumps(task.gold).replace(task.gold["input_text"][:5], "a <check> b"))
     with pytest.raises(TaskError, match="tag of the states' format"):

@@ -84,38 +84,9 @@ def test_a_confined_process_can_compute_and_nothing_else(tmp_path: Path) -> None
     assert secret.exists()
 
 
-@pytest.mark.parametrize(
-    ("attempt", "ends", "limits"),
-    [
-        (lambda: bytearray(1 << 30), ("MemoryError",), {"memory_mb": 512}),
-        (lambda: [0 for _ in iter(int, 1) if _], ("SIGPROF",), {"cpu_s": 0.2}),
-    ],
-)
-def test_limits_hold(attempt: Any, ends: tuple[str, ...], limits: dict[str, Any]) -> None:
-    assert confined(attempt, **limits) in ends
-
-
-def odd_tables() -> list[bytes]:
-    """Files whose columns pandas reads as each of its kinds."""
-    return [
-        b"row_id,y\n1,a\n2,\n3,NA\n",
-        b"row_id,y\n1,True\n2,False\n3,True\n",
-        b"row_id,y\n1,True\n2,\n3,False\n",
-        b"row_id,y\n1,1\n2,2.5\n3,inf\n",
-        b"row_id,y\n1,18446744073709551615\n2,1\n3,2\n",
-        b"row_id,y\n1," + b"9" * 400 + b"\n",
-        b"row_id,y,y\n1,a,b\n",
-        b"row_id;y\n1;a\n",
-        b"\xef\xbb\xbfrow_id,y\n1,a\n",
-        b"row_id,y\n1,2020-01-01\n2,x\n3,\n",
-        b"1,row_id,y\n1,2\n1,2,3\n1,2,3\n",
-        b"row_id,y\n" + b"1,1\n" * 300_000 + b"2,x\n",
-        b'row_id,y\n1,"a\n,b"\n2,"\x00"\n',
-        "row_id,y\n1,ü☃\n2,\u2028\n".encode(),
-        b"row_id,y\n",
-        b"y\n1\n2\n",
-        b"row_id,y\n1,2,3\n",
-    ]
+def test_limits_hold() -> None:
+    assert confined(lambda: bytearray(1 << 30), memory_mb=512) == "MemoryError"
+    assert confined(lambda: [0 for _ in iter(int, 1) if _], cpu_s=0.2) == "SIGPROF"
 
 
 def same_as_pandas(data: bytes) -> None:
@@ -133,10 +104,11 @@ def same_as_pandas(data: bytes) -> None:
         pd.testing.assert_series_equal(found[name], whole[name].reset_index(drop=True))
 
 
-@pytest.mark.parametrize("data", odd_tables(), ids=range(len(odd_tables())))
-def test_the_confined_reader_gives_what_pandas_gives(data: bytes) -> None:
-    read_here(data)
-    same_as_pandas(data)
+def test_the_confined_reader_gives_what_pandas_gives() -> None:
+    """Files whose columns pandas reads as each of its kinds."""
+    for text in (*TABLES["odd_tables"], "row_id,y\n" + "1,1\n" * 300_000 + "2,x\n"):
+        read_here(text.encode())
+        same_as_pandas(text.encode())
 
 
 @settings(max_examples=30)
@@ -158,27 +130,19 @@ def hostile() -> dict[str, bytes]:
         "zip bomb": _zip(b"0" * 4_000_000),
         "gzip bomb": gzip.compress(b"0" * 4_000_000),
         "a line of 3 MB": rows + b"1," + b"a" * 3_000_000,
-        "a number of 3 MB": rows + b"1," + b"9" * 3_000_000,
         "too large": rows + b"x" * read.MAX_BYTES,
         "NUL": b"\x00" * 10_000,
-        "NUL in the header": b"row_id\x00,y\n1,a\n2,b\n3,a\n",
         "one quote": rows + b'1,"' + b"a\n" * 100_000,
         "huge integers": rows + b"".join(b"%d,%s\n" % (i, b"9" * 5000) for i in range(1, 4)),
-        "huge exponent": rows + b"1,1e999999999\n2,-1e999999999\n3,1e-999999999\n",
         "nan and inf": rows + b"1,nan\n2,inf\n3,-inf\n",
         "keys that are nan": rows + b"nan,a\n,b\ninf,a\n",
         "the same column often": (b"row_id" + b",y" * 1500 + b"\n") * 3,
         "wide rows": rows + b"1" + b"," * 1_000_000 + b"\n",
         "UTF-16": "row_id,y\n1,a\n2,b\n3,a\n".encode("utf-16"),
-        "UTF-7": b"+AHIAbwB3AF8AaQBk-,y\n1,a\n",
-        "Latin-1": "row_id,y\n1,é\n".encode("latin-1"),
         "lone surrogate": "row_id,y\n1,\ud800\n".encode("utf-8", "surrogatepass"),
-        "formulas": rows + b"1,=cmd|' /C calc'!A0\n2,@SUM(1)\n3,+1\n",
         "one key many times": rows + b"1,a\n" * 300_000,
         "many keys": rows + b"".join(b"%d,a\n" % i for i in range(9, 300_009)),
-        "pickle": b"\x80\x04\x95cos\nsystem\n(S'touch /tmp/pwned'\ntR.",
         "deep": b"[" * 1_000_000,
-        "carriage returns": b"row_id,y\r1,a\r2,b\r3,c\r" * 1000,
         "only separators": b",\n" * 200_000,
     }
 
@@ -218,16 +182,6 @@ def test_a_joined_explosion_is_counted_not_made() -> None:
     assert found.outcome == 0.0 and found.why == "row_mismatch: 600000000 of 3000"
 
 
-def test_a_killed_reader_is_replaced() -> None:
-    gold = read_gold(GOLD)
-    assert score_table(gold, b"row_id,y\n1,a\n2,b\n3,a\n").outcome == 1.0
-    assert read.READER._running is not None
-    process, _ = read.READER._running
-    process.kill()
-    process.wait()
-    assert score_table(gold, b"row_id,y\n1,a\n2,b\n3,a\n").outcome == 1.0
-
-
 def test_without_a_reader_there_is_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     monkeypatch.setattr(read, "READER", read.reader(ReadLimits()))
@@ -238,14 +192,11 @@ def test_without_a_reader_there_is_no_outcome(monkeypatch: pytest.MonkeyPatch) -
 def test_a_reader_over_its_limits_is_no_infrastructure_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    reader = read.reader(ReadLimits(memory_mb=64, rows=1000))
-    monkeypatch.setattr(read, "READER", reader)
-    gold = read_gold(GOLD)
-    many = score_table(gold, b"row_id,y\n" + b"1,a\n" * 2000)
-    large = score_table(gold, b"row_id,y\n" + b"1.5,x\n" * 5_000_000)
-    reader.stop()
-    assert many.outcome == large.outcome == 0.0
-    assert "more than 1000 rows" in many.why and "unreadable" in large.why
+    monkeypatch.setattr(read, "READER", read.reader(ReadLimits(memory_mb=64, rows=1000)))
+    for rows, why in ((b"1,a\n" * 2000, "more than 1000 rows"), (b"1.5,x\n" * 5_000_000, "unread")):
+        found = score_table(read_gold(GOLD), b"row_id,y\n" + rows)
+        assert found.outcome == 0.0 and why in found.why
+    read.READER.stop()
 
 
 @pytest.mark.parametrize("reply", TABLES["a_reader_that_was_taken_over_cannot_say_anything_odd"])

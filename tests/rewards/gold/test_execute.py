@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from front import command
-from places import ROOT, tables
+from places import tables
 
 TABLES = tables("gold")
 
@@ -41,36 +38,12 @@ def run(rows: list[Any], tmp_path: Path, *options: str) -> tuple[int, list[dict[
 
 def test_bad_rows_are_answered_and_the_others_go_on(tmp_path: Path) -> None:
     good = {"id": "g", "input_text": "x", "recipe": EMAIL}
-    bad: list[Any] = [
-        "nonsense",
-        "[1]",
-        {"input_text": "x", "recipe": EMAIL},
-        {"id": 1, "input-text": "x", "recipe": EMAIL},
-        {"id": 2, "input_text": "x"},
-        {"id": 3, "input_text": "x", "recipe": [{"operator": "clean_emails_mapper"}]},
-        {"id": 4, "input_text": "x", "recipe": [{"operator": "clean_ip_mapper", "parms": {}}]},
-        {"id": 5, "input_text": "x", "recipe": EMAIL, "profile": "dk"},
-        {"id": 6, "input_text": "x", "recipe": [{"operator": "clean_ip_mapper", "params": []}]},
-    ]
+    bad, ids, wanted = zip(*TABLES["bad_rows_are_answered"], strict=True)
     status, out = run([row for b in bad for row in (b, good)], tmp_path)
     assert status == 3
     assert [r["status"] for r in out[1::2]] == ["KEEP"] * len(bad)
-    errors = out[::2]
-    assert all(list(r) == ["id", "error"] for r in errors)
-    assert [r["id"] for r in errors] == [None, None, None, 1, 2, 3, 4, 5, 6]
-    wanted = [
-        "line 1: not valid JSON",
-        "line 3: wanted a JSON object, got list",
-        "line 5: field 'id' is missing",
-        "field 'input_text' is missing, wanted a string; did you mean 'input-text'?",
-        "field 'recipe' is missing",
-        "did you mean 'clean_email_mapper'?",
-        "recipe step 0: no field 'parms'; did you mean 'params'?",
-        "field 'profile' is 'dk', wanted one of bench, dj",
-        "recipe step 0: field 'params' is list, wanted an object",
-    ]
-    for row, part in zip(errors, wanted, strict=True):
-        assert part.rstrip("?") in row["error"]
+    assert [(r["id"], list(r)) for r in out[::2]] == [(i, ["id", "error"]) for i in ids]
+    assert [w for w, r in zip(wanted, out[::2], strict=True) if w not in r["error"]] == []
 
 
 def test_word_list_profile_states_and_gzip(tmp_path: Path) -> None:
@@ -78,28 +51,19 @@ def test_word_list_profile_states_and_gzip(tmp_path: Path) -> None:
     bare = {"operator": "stopwords_filter"}
     two_words = {"operator": "words_num_filter", "params": {"min_num": 2}}
     rows: list[dict[str, Any]] = [
-        {"id": 1, "input_text": "The cat", "recipe": [stopwords, *EMAIL]},
-        {"id": 2, "input_text": "The cat", "recipe": [bare], "word_list": ["cat"]},
-        {"id": 3, "input_text": "a 😀", "recipe": [two_words]},
-        {"id": 4, "input_text": "a 😀", "recipe": [two_words], "profile": "bench"},
+        {"input_text": "The cat", "recipe": [stopwords, *EMAIL]},
+        {"input_text": "The cat", "recipe": [bare], "word_list": ["cat"]},
+        {"input_text": "a 😀", "recipe": [two_words]},
+        {"input_text": "a 😀", "recipe": [two_words], "profile": "bench"},
     ]
     source, target = tmp_path / "in.jsonl.gz", tmp_path / "out.jsonl"
     with gzip.open(source, "wt", encoding="utf-8") as stream:
-        stream.write("\n\n".join(map(json.dumps, rows)))
+        stream.write("\n\n".join(json.dumps(row | {"id": n}) for n, row in enumerate(rows)))
     assert main([str(source), str(target), "--profile", "dj", "--states"]) == 0
     out = read(target)
     assert [r["status"] for r in out] == ["KEEP", "KEEP", "DROP", "KEEP"]
     assert out[0]["trace"][0]["stats"] == {"stopwords_ratio": 0.5}
     assert out[0]["states"] == ["The cat", "The cat"]
-
-
-def test_odd_characters_survive_standard_input_and_output() -> None:
-    text = "\u2028\r\x85 \ud800 \0 é"
-    row = json.dumps({"id": "r", "input_text": text, "recipe": EMAIL})
-    command = [sys.executable, "-m", "rewards.gold.execute"]
-    done = subprocess.run(command, input=row.encode(), capture_output=True, cwd=ROOT, check=False)
-    assert done.returncode == 0
-    assert json.loads(done.stdout)["reference_text"] == text
 
 
 def test_recipe_file_in_three_spellings(tmp_path: Path) -> None:
@@ -117,18 +81,6 @@ def test_recipe_file_in_three_spellings(tmp_path: Path) -> None:
         assert read(target)[0]["reference_text"] == " IP"
 
 
-@pytest.mark.parametrize(("text", "message"), TABLES["bad_recipe_file_is_named"])
-def test_bad_recipe_file_is_named(
-    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recipe = tmp_path / "recipe.yaml"
-    recipe.write_text(text)
-    assert main(["-", "-", "--recipe", str(recipe)]) == 2
-    said = capsys.readouterr().err
-    assert f"{recipe}: " in said
-    assert message in said
-
-
 def test_fields_of_any_name_and_what_else_a_row_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -140,37 +92,14 @@ def test_fields_of_any_name_and_what_else_a_row_says(
     ]
     options = ["--recipe", str(recipe), "--id", "doc_id", "--text", "body"]
     status, out = run(rows, tmp_path, *options)
-    assert status == 0
-    assert list(out[0])[:3] == ["doc_id", "status", "reference_text"]
-    assert out[0] | {"trace": 0} == {
+    said = {"status": "KEEP", "reference_text": "one  two", "reference_text_full_run": "one  two"}
+    assert status == 0 and out[0] | {"trace": 0} == {
         "doc_id": "a",
-        "status": "KEEP",
-        "reference_text": "one  two",
-        "reference_text_full_run": "one  two",
+        **said,
         "trace": 0,
         "language": "en",
     }
-    said = re.split(r"^(?=assay execute: \d+ rows:)", capsys.readouterr().err, flags=re.M)[
-        1
-    ].splitlines()
-    assert said[0] == "assay execute: 2 rows: kept 1, dropped 1, failed 0"
-    assert [line.split()[:5] for line in said[1:]] == [
-        ["operator", "rows", "changed", "dropped", "characters"],
-        ["clean_email_mapper", "2", "1", "0", "-6"],
-        ["words_num_filter", "2", "0", "1", "0"],
-    ]
-
-
-def test_fields_that_no_row_has_are_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = write(tmp_path / "in.jsonl", [{"id": 1, "body": "x"}] * 9)
-    for options, name in (([], "input_text"), (["--text", "body"], "recipe")):
-        assert main([str(source), str(tmp_path / "out"), *options]) == 2
-        said = capsys.readouterr().err
-        assert said.count("\n") == 1
-        assert f"no row has a field '{name}'; they have 'id', 'body'" in said
-    assert not (tmp_path / "out").exists()
+    assert "2 rows: kept 1, dropped 1, failed 0" in capsys.readouterr().err
 
 
 def test_rows_that_kill_are_found_wherever_they_stand_in_a_batch(tmp_path: Path) -> None:

@@ -41,26 +41,3 @@ def test_long_texts_pass_two_mappers_untouched() -> None:
     ):
         assert execute(text, [Step(operator)]).text == text
         assert execute(text[:80_000], [Step(operator)]).text != text[:80_000]
-
-
-def test_tables_become_rows_and_blank_line_between_tables() -> None:
-    page = "<p>x<TABLE><tr><th> a </th><td>b<i> c</i></td></tr><tr></tr></TABLE><table><tr><td>d"
-    text = {"output_mode": "text"}
-    step = "extract_tables_from_html_mapper"
-    assert execute(page, [Step(step, text)]).text == "a\tbc\n\nd"
-    assert execute(page, [Step(step)]).text == page
-    assert execute(page, [Step(step, {**text, "include_header": False})]).text == "d"
-    assert execute("<table></table>", [Step(step, text)]).text == ""
-
-
-def test_figures_with_sub_figures_carry_their_parent() -> None:
-    paper = (
-        "See \\ref{p} and \\cref{x, a}.\n\nNothing.\n\n\\begin{figure}[t]"
-        "\\subfloat[One]{\\includegraphics{1.png}\\label{a}}\\subfloat{\\label{b}}"
-        "\\caption{Both {of} them}\\label{p}\\end{figure}"
-    )
-    step = Step("latex_figure_context_extractor_mapper", {"output_mode": "text"})
-    assert execute(paper, [step]).text == (
-        "Figure 1\nLabel: a\nCaption: One\nParent Label: p\nParent Caption: Both {of} them\n"
-        "Images:\n- 1.png\nCiting Paragraphs:\n- See \\ref{p} and \\cref{x, a}."
-    )

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from chat_server import Body, Raw, serving
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from places import tables
 
 from assay.http_client import ChatEndpoint, Patience
 from rewards.krama.answer import (
     ANSWER_TYPES,
-    READINGS,
     as_list,
     equal,
     pairs_found,
@@ -25,21 +23,10 @@ from rewards.krama.answer import (
 )
 from rewards.krama.episode import ANSWER, read_text, score_episode, score_row
 from rewards.krama.judge import deterministic, endpoint_judge, judged_coverage
-from rewards.krama.release import bleu, rouge1
 from rewards.score import score_lines
 
 TABLES = tables("krama")
 
-scalars = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(10**20), 10**20),
-    st.text(max_size=20),
-    st.floats(allow_nan=True, allow_infinity=True),
-)
-values = st.recursive(
-    scalars, lambda v: st.lists(v, max_size=4) | st.dictionaries(st.text(max_size=3), v, max_size=2)
-)
 golds = st.one_of(
     st.integers(-(10**9), 10**9),
     st.floats(-1e9, 1e9).filter(lambda x: x == 0 or abs(x) > 1e-9),
@@ -50,28 +37,14 @@ golds = st.one_of(
 )
 
 
-@settings(max_examples=30)
-@given(st.sampled_from(ANSWER_TYPES), golds, values, st.sampled_from(READINGS))
-def test_any_response_gets_a_score_in_range(kind: str, gold: Any, answer: Any, how: str) -> None:
-    for response in (answer, {"answer": answer}):
-        score = score_response(kind, gold, response, how)  # type: ignore[arg-type]
-        assert score == score_response(kind, gold, response, how)  # type: ignore[arg-type]
-        assert (score.outcome is None) == (score.reward is None)
-        if how == "table3":
-            assert score.outcome is not None
-        assert score.outcome is None or 0.0 <= score.outcome <= 1.0
-        json.dumps(score.to_json(), allow_nan=False)
-
-
 @given(st.sampled_from(ANSWER_TYPES), golds)
 @example("list_exact", "Infinity")
 def test_gold_scores_one(kind: str, gold: Any) -> None:
     assert score_response(kind, gold, {"answer": gold}).outcome == 1.0
 
 
-lists = st.lists(
-    st.sampled_from(["a", "A ", "b", 1, 1.0, "1", 2, None, True, ["a", 1]]), max_size=9
-)
+ELEMENTS = ["a", "A ", "b", 1, 1.0, "1", 2, None, True, ["a", 1]]
+lists = st.lists(st.sampled_from(ELEMENTS), max_size=9)
 
 
 @given(lists, lists)
@@ -96,33 +69,7 @@ def test_table3(kind: str, gold: Any, answer: Any, want: float) -> None:
     assert table3(kind, gold, answer) == want
 
 
-@pytest.mark.parametrize(
-    ("said", "target", "yes", "path"),
-    [
-        ("US Space Force", "U.S. Space Force", True, "equal"),
-        ("the great basin", "Great Basin", True, "equal"),
-        ("1.5", "15", False, "numbers"),
-        ("-0.01", "0.01", False, "numbers"),
-        ("Yes, they did", "True", True, "pole"),
-        ("No.", "Yes", False, "pole"),
-        ("They are different", "same", False, "pole"),
-        ("yes and no", "yes", False, "words"),
-        ("Northwest, 2021", "Northwest, 2020", False, "numbers"),
-        ("It was the Northwest in 2020", "Northwest, 2020", True, "words"),
-        ("The Great Basin Area requested the most.", "Great Basin Area", True, "words"),
-        ("not the Great Basin Area", "Great Basin Area", False, "words"),
-        ("Great Basin", "Great Basin Area", False, "words"),
-        ("", "Great Basin", False, "words"),
-        ("Basin " * 50 + "Great", "Great Basin", False, "words"),
-        ("x" * 10_000, "Great Basin", False, "too_long"),
-        ("…", "!", False, "equal"),
-        ("Atlanta, Georgia", "Atlanta", True, "words"),
-        ("Boston, Dallas, Atlanta", "Atlanta", False, "several answers"),
-        ("Atlanta or Boston", "Atlanta", False, "several answers"),
-        ("the city of Rome is larger than Milan", "Rome is larger than Milan", True, "words"),
-        ("Milan is larger than Rome", "Rome is larger than Milan", False, "order"),
-    ],
-)
+@pytest.mark.parametrize(("said", "target", "yes", "path"), TABLES["deterministic_judge"])
 def test_deterministic_judge(said: str, target: str, yes: bool, path: str) -> None:
     verdict = deterministic(said, target)
     assert (verdict.yes, verdict.path) == (yes, path)
@@ -139,6 +86,14 @@ def test_what_can_be_guessed_earns_little(
     assert score.reward == pytest.approx(reward)
 
 
+def paid_alike(gold: dict[str, Any], answer: Any, reward: float) -> None:
+    """In a row and in an episode: the outcome stays the benchmark's, what training pays changes."""
+    left = json.dumps({"response": {"answer": answer}}).encode()
+    row = {"task": gold, "response": {"answer": answer}}
+    for score in (score_row(row), score_episode(gold, "", {ANSWER: left}, False)):
+        assert (score.outcome, score.reward) == (1.0, reward)
+
+
 @pytest.mark.parametrize(
     ("kind", "target", "answer", "reward"),
     TABLES["an_order_that_the_question_fixes_is_paid_and_not_the_outcome"],
@@ -146,15 +101,22 @@ def test_what_can_be_guessed_earns_little(
 def test_an_order_that_the_question_fixes_is_paid_and_not_the_outcome(
     kind: str, target: Any, answer: Any, reward: float
 ) -> None:
+    gold = {"answer_type": kind, "answer": target}
+    paid_alike(gold | {"ordered": True}, answer, reward)
+    paid_alike(gold, answer, 1.0)
     score = score_response(kind, target, {"answer": answer}, ordered=True)
-    assert (score.outcome, score.reward) == (1.0, reward)
     assert score.parts["in_order"] == reward and (score.why == "wrong_order") == (not reward)
-    assert score_response(kind, target, {"answer": answer}).reward == 1.0
-    gold = {"answer_type": kind, "answer": target, "ordered": True}
-    row = {"task": gold, "response": {"answer": answer}}
-    assert score_row(row).reward == reward
-    left = json.dumps({"response": {"answer": answer}}).encode()
-    assert score_episode(gold, "", {ANSWER: left}, False).reward == reward
+
+
+@pytest.mark.parametrize(
+    ("answer", "reward"), TABLES["a_text_that_lists_every_name_earns_nothing_where_names_are_asked"]
+)
+def test_a_text_that_lists_every_name_earns_nothing_where_names_are_asked(
+    answer: str, reward: float
+) -> None:
+    gold = {"answer_type": "string_approximate", "answer": "north, salt"}
+    paid_alike(gold | {"names_only": True}, answer, reward)
+    paid_alike(gold | {"names_only": False}, answer, 1.0)
 
 
 def test_reading_a_message_is_linear_in_it() -> None:
@@ -165,32 +127,19 @@ def test_reading_a_message_is_linear_in_it() -> None:
     assert read_text('so ```json\n{"answer": 3}\n``` and ```{"x": 1}```') == {"answer": 3}
 
 
+def scored(**changes: Any) -> dict[str, Any]:
+    row = TABLES["scored_row"] | changes
+    (found,) = score_lines([json.dumps({k: v for k, v in row.items() if v is not None})])
+    return found
+
+
 def test_assay_score_rows() -> None:
-    row = {
-        "id": 1,
-        "family": "answer",
-        "reading": "table3",
-        "judge": None,
-        "task": {"answer_type": "string_approximate", "answer": "Great Basin Area"},
-        "response": {"answer": "the Great Basin Area"},
-    }
-    good = next(score_lines([json.dumps(row)]))
-    assert (good["outcome"], good["why"]) == (1.0, "ok (equal)")
-    faults: list[tuple[str, dict[str, Any]]] = [
-        ("reading", {"reading": "paper"}),
-        ("judge", {"judge": "maybe"}),
-        ("answer_type", {"task": {"answer": 1}}),
-        ("answer_type", {"task": {"answer_type": "number", "answer": 1}}),
-        ("task", {"task": 3}),
-        ("response", {"response": "left out"}),
-    ]
-    for word, change in faults:
-        bad = {name: value for name, value in (row | change).items() if value != "left out"}
-        assert word in next(score_lines([json.dumps(bad)]))["error"]
-    no = next(score_lines([json.dumps({**row, "judge": "no"})]))
-    assert no["outcome"] == 0.0
-    released = next(score_lines([json.dumps({**row, "judge": "no", "reading": "release"})]))
+    assert (scored()["outcome"], scored()["why"]) == (1.0, "ok (equal)")
+    assert scored(judge="no")["outcome"] == 0.0
+    released = scored(judge="no", reading="release")
     assert 0.5 < released["outcome"] < 1.0  # BLEU opens the gate to ROUGE's partial credit
+    for word, change in TABLES["rows_that_cannot_be_scored"]:
+        assert word in scored(**change)["error"]
 
 
 def judge_reply(body: Body) -> str | int | Body | Raw:
@@ -229,41 +178,6 @@ def test_endpoint_judge(judge_server: tuple[str, list[Body]]) -> None:
         assert score.why.startswith("judge_failed")
 
 
-@pytest.mark.parametrize(
-    ("answer", "reward"), TABLES["a_text_that_lists_every_name_earns_nothing_where_names_are_asked"]
-)
-def test_a_text_that_lists_every_name_earns_nothing_where_names_are_asked(
-    answer: str, reward: float
-) -> None:
-    """The outcome stays the benchmark's; only what training pays is changed."""
-    gold = {"answer_type": "string_approximate", "answer": "north, salt", "names_only": True}
-    score = score_row({"task": gold, "output": answer})
-    assert (score.outcome, score.reward) == (1.0, reward)
-    left = {"answer.json": json.dumps({"response": {"answer": answer}}).encode()}
-    episode = score_episode(gold, "", left, False)
-    assert (episode.outcome, episode.reward) == (1.0, reward)
-    assert score_row({"task": gold | {"names_only": False}, "output": answer}).reward == 1.0
-
-
-def test_a_rounded_target_is_reported_but_not_paid() -> None:
-    score = score_response("numeric_exact", 10.87, {"answer": 10.8712})
-    assert (score.outcome, score.parts["right_after_rounding"]) == (0.0, 1.0)
-    assert (
-        score_response("numeric_exact", 10.87, {"answer": 10.88}).parts["right_after_rounding"]
-        == 0.0
-    )
-
-
-def test_bleu_and_rouge_by_hand() -> None:
-    assert bleu("abcd", "abcd") == 1.0
-    assert bleu("", "abc") == 0
-    # orders 1 to 3 are perfect, order 4 too, but three characters of seven are missing
-    assert bleu("abcd", "abcdefg") == pytest.approx(math.exp(1 - 7 / 4))
-    assert bleu({"abcd": 1}, "abcd") == 0  # an object's items are its keys
-    assert 0 < bleu({"a": 1}, "a") < 1e-200
-    assert rouge1("Space Force!", "U.S. Space Force") == (1.0, 0.5, pytest.approx(2 / 3))
-
-
 def test_a_pipelines_steps_are_judged_one_request_each(
     judge_server: tuple[str, list[Body]],
 ) -> None:
@@ -276,7 +190,10 @@ def test_a_pipelines_steps_are_judged_one_request_each(
     assert judged_coverage([], "print(1)", yes) is None
 
 
-def test_a_list_in_its_order_but_for_one_earns_a_part() -> None:
+def test_what_is_nearly_right_is_reported_and_earns_a_part() -> None:
+    for said, near in ((10.8712, 1.0), (10.88, 0.0)):
+        score = score_response("numeric_exact", 10.87, {"answer": said})
+        assert (score.outcome, score.parts["right_after_rounding"]) == (0.0, near)
     want = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0]
     score = score_response("list_approximate", want, {"answer": [*want[:-1], 1.0]}, ordered=True)
     assert 0.0 < (score.reward or 0.0) < 0.5 and score.parts["in_order"] == 0.0

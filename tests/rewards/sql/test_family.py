@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import pytest
 from places import tables
 from sql_tasks import QUERIES, cars, sql_task, sql_tasks
 
-from assay.family import BUILT_IN, score_answer, source_of
+from assay.family import BUILT_IN, score_answer
 from assay.task import Answer, Task, TaskError
-from rewards.sql import score as scoring
 from rewards.sql.data import (
     Column,
     Database,
@@ -22,7 +22,7 @@ from rewards.sql.data import (
     unpacked,
 )
 from rewards.sql.family import hard_coded
-from rewards.sql.run import RunnerLost, run
+from rewards.sql.run import RUNNER, run
 from rewards.sql.score import equal, fenced
 from rewards.weights import SqlReward
 from train.view.explain_sql import explain
@@ -45,46 +45,20 @@ def test_gold_scores_one_and_its_rows_written_down_earn_nothing(name: str) -> No
     assert (score.outcome, score.reward, score.why) == (1.0, 0.0, "only_these_values")
 
 
-@pytest.mark.parametrize(
-    ("name", "sql", "outcome", "reward", "why"),
-    [
-        ("count", QUERIES["count"][0].replace("*", "price"), 1.0, 1.0, "ok"),
-        # no car costs that, on a twin some do: right by chance earns what any query that runs does
-        ("count", QUERIES["count"][0].replace(">=", ">"), 1.0, 0.02, "only_these_values"),
-        ("group", QUERIES["group"][0] + " ORDER BY 2", 1.0, 1.0, "ok"),
-        ("top", f"SELECT name FROM ({QUERIES['top'][0]}) ORDER BY name", None, None, ""),
-        ("count", "DELETE FROM cars", 0.0, 0.0, "refused: DELETE is not allowed"),
-        ("count", "SELECT colour FROM cars", 0.0, 0.0, "sql_error: no such column"),
-        ("count", "SELECT 1; SELECT 2", 0.0, 0.0, "several"),
-        ("count", "SELECT 42", 0.0, 0.02, ""),
-    ],
-)
+@pytest.mark.parametrize(("name", "sql", "outcome", "reward", "why"), TABLES["paid_queries"])
 def test_queries_are_paid_for_what_they_do(
-    name: str, sql: str, outcome: float | None, reward: float | None, why: str
+    name: str, sql: str, outcome: float, reward: float, why: str
 ) -> None:
+    """Right by chance, on no hidden database, earns what any query that runs does."""
     found = scored(sql_task(name), sql, runs=0.02)
-    assert found[2].startswith(why)
-    if outcome is None:  # the order counts where it is asked for
-        assert found[2] in ("wrong_order", "only_these_values")
-    else:
-        assert found[:2] == (outcome, reward)
+    assert found[:2] == (outcome, reward) and found[2].startswith(why)
 
 
-def test_what_cannot_be_scored_is_said() -> None:
-    cut = score_answer(sql_task("count"), Answer("```sql\nSELECT", truncated=True))
-    assert (cut.outcome, cut.why) == (0.0, "truncated")
-    with pytest.raises(TaskError, match="runs"):
-        SqlReward(runs=1.5)
-
-
-def test_the_machine_is_told_from_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(*_: object) -> None:
-        raise RunnerLost("no process")
-
-    task = sql_task("count", seed=77)
-    monkeypatch.setattr(scoring, "run", lost)
-    score = score_answer(task, Answer(fenced("SELECT 1")))
-    assert (score.outcome, score.reward) == (None, None) and "no process" in score.why
+def test_a_machine_that_starts_no_process_gives_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RUNNER, "_running", None)
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    score = score_answer(sql_task("count", seed=77), Answer(fenced("SELECT 1")))
+    assert (score.outcome, score.reward) == (None, None) and "does not start" in score.why
 
 
 def test_gold_that_gives_other_rows_here_has_no_outcome() -> None:
@@ -124,21 +98,6 @@ def test_remembered_gold_fails_on_the_twin_of_a_task() -> None:
         assert score_answer(other, Answer(str(SQL.gold(task)))).outcome == 0.0
 
 
-def test_the_difference_is_explained() -> None:
-    task = sql_task("group")
-    said = {
-        QUERIES["group"][0]: "right on this database and on its twins",
-        "SELECT maker FROM cars": "1 columns, gold has 2",
-        "SELECT colour": "returns nothing",
-        QUERIES["group"][0].replace("10", "30"): "missing",
-    }
-    for sql, words in said.items():
-        assert words in explain(task, Answer(fenced(sql))).finding.said
-    assert "No query" in explain(task, Answer("none")).finding.said
-    chance = explain(task, Answer(hard_coded(task))).finding.said
-    assert "another of the same schema" in chance
-
-
 def test_tables_may_stand_in_gold_as_they_are() -> None:
     tables = [{"name": "t", "columns": [["a", "INTEGER"]], "rows": [[i] for i in range(20)]}]
     gold = {"sql": "SELECT SUM(a) FROM t WHERE a > 3", "ordered": False, "tables": tables}
@@ -155,8 +114,9 @@ def test_a_query_equal_under_the_schema_is_equal_on_every_twin() -> None:
             assert equal(run(made, gold), run(made, other), False)  # type: ignore[arg-type]
 
 
-def test_tasks_are_clustered_by_their_tables_and_not_by_their_folder() -> None:
-    task = sql_task("count")
-    two = [replace(task, meta={"source": "lake", "database": f"lake/{n}.csv"}) for n in "ab"]
-    assert [source_of(SQL, t) for t in two] == ["lake/a.csv", "lake/b.csv"]
-    assert source_of(SQL, replace(task, meta={"source": "lake"})) == "lake"
+def test_the_difference_is_explained() -> None:
+    gold = QUERIES["group"][0]
+    said = "right on this database and on its twins", "gold has 2", "returns nothing", "missing"
+    asked = gold, "SELECT maker FROM cars", "SELECT colour", gold.replace("10", "30")
+    for sql, words in zip(asked, said, strict=True):
+        assert words in explain(sql_task("group"), Answer(fenced(sql))).finding.said

@@ -81,18 +81,10 @@ def test_more_twins_are_drawn_while_a_constant_could_stand_for_a_column() -> Non
     assert count_hidden(read_gold({**asked, "twins": 0})) == 0
 
 
-def test_a_mean_of_large_numbers_is_no_constant_either() -> None:
-    rows = tuple((1_700_000_000 + 37 * i % 700, i) for i in range(60))
-    base = Database((Table("t", (Column("a", "INTEGER"), Column("b", "INTEGER")), rows),))
-    gold = {"sql": "SELECT AVG(a) FROM t", "ordered": False, "database": packed(base)}
-    value = case_of(read_gold(gold), None).rows[0][0]
-    assert score_query(gold, fenced(f"SELECT {value}"), False, SqlReward()).reward == 0.0
-
-
 def test_numbers_beyond_the_machine_are_kept_within_it() -> None:
     rows = tuple((2**63 - 1 - i, float(10**308) * (i % 2), i * 1e-11) for i in range(40))
     columns = (Column("a", "INTEGER"), Column("b", "REAL"), Column("c", "REAL"))
     for number in range(6):
         made = hidden_database(Database((Table("t", columns, rows),)), (), 3, number).table("t")
         assert all(isinstance(v, int) and abs(v) < 2**63 for v in made.values("a"))
-        assert len(set(made.values("c"))) > 8
+        assert len(set(made.values("c"))) > 8 and min(made.values("c")) >= 0

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
-import sys
-from pathlib import Path
 
 import pytest
 from places import tables
 from sql_tasks import cars
 
 from rewards.sql import run as sql_run
-from rewards.sql.run import Failed, Limits, RunnerLost, run
+from rewards.sql.run import Failed, Limits, run
 
 TABLES = tables("sql")
 
@@ -56,13 +54,6 @@ def test_a_killed_process_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(DATA, "SELECT 2") == [(2,)]
 
 
-def test_a_process_that_cannot_be_had_is_no_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql_run.RUNNER, "_running", None)
-    monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(RunnerLost, match="does not start"):
-        run(DATA, "SELECT 1")
-
-
 def _child(queue: multiprocessing.Queue[object]) -> None:
     queue.put(run(DATA, "SELECT COUNT(*) FROM makers"))
 
@@ -76,10 +67,3 @@ def test_a_forked_process_has_a_runner_of_its_own() -> None:
     assert queue.get(timeout=60) == [(8,)]
     child.join()
     assert run(DATA, "SELECT 3") == [(3,)]
-
-
-def test_no_file_is_written(tmp_path: Path) -> None:
-    place = tmp_path / "x.db"
-    for sql in (f"ATTACH '{place}' AS x", f"VACUUM INTO '{place}'"):
-        assert isinstance(run(DATA, sql), Failed)
-    assert not place.exists()

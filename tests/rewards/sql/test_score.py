@@ -5,28 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import tables
 
 from rewards.sql.score import LONGEST, extract, fenced
 
 
 @pytest.mark.parametrize(
     ("text", "sql", "why"),
-    [
-        ("```sql\nSELECT 1\n```", "SELECT 1", "ok"),
-        ("Text.\n```\nSELECT 1;\n```\nMore.", "SELECT 1;", "ok"),
-        ("```SQLite\nSELECT 1\n```", "SELECT 1", "ok"),
-        ("```sql\nSELECT 1\n```\n```sql\nSELECT 2\n```", "SELECT 2", "ok"),
-        ("```sql\nSELECT 1\n```\nthen ```sql", "SELECT 1", "ok"),
-        ("  ```sql\nSELECT 1\n  ```", "SELECT 1", "ok"),
-        ("```sql\r\nSELECT 1\r\n```", "SELECT 1", "ok"),
-        ("```sql\nSELECT 1", "", "no_answer"),
-        ("SELECT 1", "", "no_answer"),
-        ("", "", "no_answer"),
-        ("```sql\n\n```", "", "empty"),
-        ("```python\nprint(1)\n```", "", "other_language"),
-        ("```sql\nSELECT 1\n```\n```python\nprint(1)\n```", "", "other_language"),
-        (fenced("x" * (LONGEST + 1)), "", "too_long"),
-    ],
+    [*tables("sql")["blocks"], (fenced("x" * (LONGEST + 1)), "", "too_long")],
 )
 def test_blocks(text: str, sql: str, why: str) -> None:
     found = extract(text)
