@@ -3,7 +3,7 @@ are answered side by side; no answer goes beyond a context."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_model import random_model
 
-from rollouts.engines.engine import EmbeddedEngine, context_of
+from rollouts.engines.engine import context_of
 from rollouts.engines.torch import sampling as sampling_module
 from rollouts.engines.torch.engine import TorchEngine, TransformersEngine
 from rollouts.engines.torch.load import load_llama
@@ -49,6 +49,18 @@ def test_both_log_probabilities_match_a_float32_forward(
             assert torch.allclose(narrow, torch.tensor(c.sampling_logprobs), atol=2e-4)
 
 
+def test_stop_ids_end_a_sample_and_compaction_loses_none(engine: TorchEngine) -> None:
+    stops = list(range(0, 259, 9))  # many, so rows end at different times and get compacted
+    small, again, large = (
+        TorchEngine(engine.model, stops, slots).generate_now(PROMPTS, Sampling(60), 4, SEEDS)
+        for slots in (4, 4, 64)
+    )
+    assert small == again
+    assert [[c.ids for c in group] for group in small] == [[c.ids for c in g] for g in large]
+    for c in chain(*small):
+        assert (c.ids[-1] in stops) == (c.stop == "eos") and not set(c.ids[:-1]) & {*stops}
+
+
 def warp(logits: Any, top_k: int, top_p: float) -> Any:
     """transformers' own warpers, the reference for what top-k and top-p mean."""
     from transformers import TopKLogitsWarper, TopPLogitsWarper
@@ -58,33 +70,12 @@ def warp(logits: Any, top_k: int, top_p: float) -> Any:
     return TopPLogitsWarper(top_p)(None, logits) if top_p < 1 else logits
 
 
-def test_stop_ids_end_a_sample_and_compaction_loses_none(tiny_folder: Path) -> None:
-    model = load_llama(tiny_folder, "float32")
-    stops = list(range(0, 259, 9))  # many, so rows end at different times and get compacted
-    sampling = Sampling(60, temperature=1.0)
-    small = TorchEngine(model, stops, slots=4).generate_now(PROMPTS, sampling, 4, SEEDS)
-    large = TorchEngine(model, stops, slots=64).generate_now(PROMPTS, sampling, 4, SEEDS)
-    assert small == TorchEngine(model, stops, slots=4).generate_now(PROMPTS, sampling, 4, SEEDS)
-    for a, b in zip(small, large, strict=True):
-        assert [c.ids for c in a] == [c.ids for c in b]
-        for c in a:
-            assert (c.ids[-1] in stops) == (c.stop == "eos")
-            assert not set(c.ids[:-1]) & set(stops)
-
-
 def test_fallback_engine_agrees_with_the_embedded_one(engine: TorchEngine, tiny_hf: Any) -> None:
     sampling = Sampling(16, temperature=1.0, top_k=30, top_p=0.95)
     ours = engine.generate_now(PROMPTS, sampling, 3, SEEDS)
     theirs = TransformersEngine(tiny_hf, [2]).generate_now(PROMPTS, sampling, 3, SEEDS)
     for a, b in zip(ours, theirs, strict=True):
         assert [c.ids for c in a] == [c.ids for c in b]
-
-
-def test_empty_prompt_and_no_slots_are_refused(engine: TorchEngine) -> None:
-    with pytest.raises(ValueError, match="empty prompt"):
-        engine.generate_now([[]], Sampling(4), 1, [0])
-    with pytest.raises(ValueError, match="slots=0"):
-        TorchEngine(engine.model, [2], slots=0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -142,7 +133,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "mamba": {"state_size": 8},
     "rwkv": {},
 }
-UNEVEN = [[5, 6, 7], [9, 9, 8, 7, 6, 5, 4, 3, 11, 12, 13], [40], [5, 6, 7, 8, 9]]
+UNEVEN = [[5, 6, 7], [9, 9, 8, 7, 6, 5, 4, 3, 11, 12, 13], [40], [5, 6, 7, 8, 9], [40, 41, 42]]
 
 
 def model_of(kind: str) -> Any:
@@ -161,45 +152,26 @@ def check(model: Any, prompt: list[int], done: Completion, sampling: Sampling) -
         assert law.argmax(-1).tolist() == done.ids
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_answers_side_by_side_are_those_alone(
-    kind: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model, stops = model_of(kind), [2, 30, 31, 60]
-    many, one = TransformersEngine(model, stops, 6), TransformersEngine(model, stops, 1)
-    assert many.together == ("alone" if kind == "rwkv" else "padded")
-    assert ("one prompt is answered at a time" in capsys.readouterr().err) == (kind == "rwkv")
+@pytest.mark.parametrize("kind", [*KINDS, "blind"])
+def test_answers_side_by_side_are_those_alone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no mask reaches the state: prompts of one length stay together, or none do."""
+    model, stops = model_of(kind.replace("blind", "mamba")), [2, 30, 31, 60]
+    one = TransformersEngine(model, stops, 1)
+    if kind == "blind":
+        forward = type(model).forward
+        blind = lambda self, *args, attention_mask=None, **more: forward(self, *args, **more)  # noqa: E731
+        monkeypatch.setattr(type(model), "forward", blind)
+        model = model_of("mamba")
+    many = TransformersEngine(model, stops, 6)
+    assert many.together == {"rwkv": "alone", "blind": "equal"}.get(kind, "padded")
     for sampling, n in ((Sampling(12, 0.0), 1), (Sampling(12, 0.8, top_k=40, top_p=0.9), 3)):
-        together = many.generate_now(UNEVEN, sampling, n, [4, 5, 6, 7])
-        alone = [
-            one.generate_now([p], sampling, n, [s])[0]
-            for p, s in zip(UNEVEN, (4, 5, 6, 7), strict=True)
-        ]
-        for prompt, a, b in zip(UNEVEN, together, alone, strict=True):
-            assert [(c.ids, c.stop) for c in a] == [(c.ids, c.stop) for c in b]
-            for c in a:
+        together = many.generate_now(UNEVEN, sampling, n, range(5))
+        for i, prompt in enumerate(UNEVEN):
+            (alone,) = one.generate_now([prompt], sampling, n, [i])
+            assert [(c.ids, c.stop) for c in together[i]] == [(c.ids, c.stop) for c in alone]
+            for c in alone:
                 assert (c.ids[-1] in stops) == (c.stop == "eos") and not set(c.ids[:-1]) & {*stops}
                 check(model, prompt, c, sampling)
-
-
-def test_without_padding_prompts_of_one_length_stay_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A state that no mask reaches: the answers are the same ones all the same."""
-    model = model_of("mamba")
-    prompts = [UNEVEN[0], UNEVEN[1], [40, 41, 42], [43, 44, 45]]
-    padded = TransformersEngine(model, [2], 8)
-    wanted = padded.generate_now(prompts, Sampling(8), 1, range(4))
-    forward = type(model).forward
-
-    def blind(self: Any, *args: Any, attention_mask: Any = None, **more: Any) -> Any:
-        return forward(self, *args, **more)
-
-    monkeypatch.setattr(type(model), "forward", blind)
-    other = TransformersEngine(model_of("mamba"), [2], 8)
-    assert (padded.together, other.together) == ("padded", "equal")
-    found = other.generate_now(prompts, Sampling(8), 1, range(4))
-    assert [g[0].ids for g in found] == [g[0].ids for g in wanted]
 
 
 def test_rows_near_the_end_of_learned_positions() -> None:
@@ -215,48 +187,29 @@ def test_rows_near_the_end_of_learned_positions() -> None:
 
 def test_a_folder_with_a_law_of_its_own_is_sampled_by_ours() -> None:
     model = model_of("gpt2")
-    plain = TransformersEngine(model, [2]).generate_now(UNEVEN, Sampling(8), 1, range(4))
+    plain = TransformersEngine(model, [2]).generate_now(UNEVEN, Sampling(8), 1, range(5))
     model.generation_config.update(
         repetition_penalty=1.5, top_k=3, eos_token_id=5, temperature=0.1, do_sample=True
     )
-    assert TransformersEngine(model, [2]).generate_now(UNEVEN, Sampling(8), 1, range(4)) == plain
+    assert TransformersEngine(model, [2]).generate_now(UNEVEN, Sampling(8), 1, range(5)) == plain
 
 
 # --- answers end where the model's context does --------------------------------------------------
 
 
-class Engine(EmbeddedEngine):
-    """Writes its seed, and stops after five tokens."""
-
-    def _all(
-        self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
-    ) -> list[list[Completion]]:
-        size = min(5, sampling.max_new_tokens)
-        stop = "eos" if size == 5 else "length"
-        made = [Completion([seed] * size, [0.5] * size, [0.25] * size, stop) for seed in seeds]
-        return [[one] * n for one in made]
-
-
-@pytest.mark.parametrize(
-    ("lengths", "answers"),
-    [
-        ((3, 4), [(5, "eos"), (5, "eos")]),
-        ((3, 7, 10, 40), [(5, "eos"), (3, "length"), (0, "length"), (0, "length")]),
-        ((8, 9), [(2, "length"), (1, "length")]),
-        ((10, 12), [(0, "length"), (0, "length")]),
-    ],
-)
-def test_what_goes_beyond_is_cut_and_only_that(
-    lengths: tuple[int, ...], answers: list[tuple[int, str]], capsys: pytest.CaptureFixture[str]
+def test_answers_end_where_the_context_does(
+    engine: TorchEngine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prompts = [[1] * length for length in lengths]
-    found = Engine(4, 10).generate_now(prompts, Sampling(6), 2, range(len(prompts)))
-    assert [[(len(c.ids), c.stop) for c in group] for group in found] == [[a, a] for a in answers]
-    assert all(set(c.ids) <= {i} for i, group in enumerate(found) for c in group)
-    assert all(len(c.ids) == len(c.logprobs) == len(c.sampling_logprobs) for g in found for c in g)
-    unanswered = sum(length >= 10 for length in lengths)
-    said = capsys.readouterr().err
-    assert (f"{unanswered} of {len(lengths)} prompts" in said) == (unanswered > 0)
+    prompts = [[1] * length for length in (3, 17, 20, 40)]
+    free = engine.generate_now(prompts, Sampling(6), 2, range(4))
+    bounded = TorchEngine(engine.model, [2], slots=16)
+    bounded.context = 20
+    found = bounded.generate_now(prompts, Sampling(6), 2, range(4))
+    for one, other in zip(chain(*found), chain(*free), strict=True):
+        assert one.ids == other.ids[: len(one.ids)]
+    assert [[len(c.ids) for c in group] for group in found] == [[6, 6], [3, 3], [0, 0], [0, 0]]
+    assert {c.stop for group in found[1:] for c in group} == {"length"}
+    assert "2 of 4 prompts" in capsys.readouterr().err
 
 
 def test_the_context_of_a_configuration() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,11 +28,9 @@ from rollouts.engines.torch import cpu_decode, kernels, llama, prefill
 from rollouts.engines.torch.engine import TorchEngine
 from rollouts.engines.torch.kernels import Kernels, compiled
 from rollouts.engines.torch.llama import (
-    FEW,
     Layer,
     Llama,
     LlamaShape,
-    Tiles,
     from_state,
     rope_tables,
     rotate,
@@ -53,26 +50,6 @@ def some(seed: int, *shape: int, dtype: Any = torch.float32) -> Any:
 def close(one: Any, other: Any) -> bool:
     near = NEAR[one.dtype]
     return bool(torch.allclose(one.float(), other.float(), rtol=near, atol=near))
-
-
-def test_this_machine_compiles_them_where_it_has_a_compiler() -> None:
-    if not any(map(shutil.which, kernels.COMPILERS)) or os.environ.get("ASSAY_KERNELS"):
-        pytest.skip("no C compiler, or switched off")
-    for dtype in (torch.float32, torch.bfloat16):
-        wide = "avx512f" in kernels.processor().split()
-        assert isinstance(compiled(dtype), Kernels if wide else str)
-
-
-def test_without_wide_vectors_they_are_left_out_unless_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    here(torch.float32)
-    monkeypatch.setattr(kernels, "processor", lambda: "flags : avx avx2 fma")
-    monkeypatch.delenv("ASSAY_KERNELS", raising=False)
-    assert str(compiled.__wrapped__(torch.float32)).startswith("no AVX-512")
-    monkeypatch.setenv("ASSAY_KERNELS", "on")
-    assert isinstance(compiled.__wrapped__(torch.float32), Kernels)
-    assert compiled.__wrapped__(torch.float16) == "none for float16"
 
 
 def fed_rows(
@@ -176,18 +153,6 @@ def test_the_same_tokens_are_drawn(
         assert bool(((borders - u[:, None]).abs() < 1e-6).all())
 
 
-def test_the_greatest_are_in_order_and_equal_ones_by_place() -> None:
-    found = here(torch.float32)
-    logits = torch.zeros(2, 512)
-    logits[0, [3, 400, 17]] = torch.tensor([5.0, 7.0, 5.0])
-    best, peaks, tops, sums = found.weigh(logits, 1.0)
-    assert (best.tolist(), peaks.tolist()) == ([400, 0], [7.0, 0.0])
-    assert tops.tolist() == [[5.0, 7.0], [0.0, 0.0]]
-    assert torch.allclose(sums.sum(-1).log(), (logits - peaks[:, None]).double().logsumexp(-1))
-    values, places = found.greatest(logits, tops, torch.tensor([5.0, 0.0]), 2)
-    assert (values.tolist(), places.tolist()) == ([[7, 5], [0, 0]], [[400, 3], [0, 1]])
-
-
 def test_logits_that_are_no_numbers_give_no_probability() -> None:
     logits = torch.full((1, 512), float("nan"))
     for law in ((0.0, 0, 1.0), (1.0, 0, 1.0)):
@@ -231,154 +196,84 @@ def test_answers_are_those_of_torch(
         assert one.sampling_logprobs == pytest.approx(other.sampling_logprobs, abs=1e-3)
 
 
-def test_models_of_other_sizes_stay_with_torch() -> None:
-    weight = torch.zeros(2)
-    assert kernels.kernels_for(weight, (40, 64), 64) is None
-    assert kernels.kernels_for(weight, (48, 64), 48) is None
-    assert kernels.kernels_for(weight, (48, 64), 512) is None
-    assert kernels.kernels_for(weight.to("meta"), (48, 64), 64) is None
+# --- where they come from, and whether they are right
 
 
-# --- where they come from
+def test_this_machine_has_them_where_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler and AVX-512 decide, unless they are asked for; and what they compute."""
+    if not any(map(shutil.which, kernels.COMPILERS)) or os.environ.get("ASSAY_KERNELS"):
+        pytest.skip("no C compiler, or switched off")
+    for dtype in (torch.float32, torch.bfloat16):
+        wide = "avx512f" in kernels.processor().split()
+        assert isinstance(compiled(dtype), Kernels if wide else str)
+    found = here(torch.float32)
+    monkeypatch.setattr(kernels, "processor", lambda: "flags : avx avx2 fma")
+    assert str(compiled.__wrapped__(torch.float32)).startswith("no AVX-512")
+    monkeypatch.setenv("ASSAY_KERNELS", "on")
+    assert isinstance(compiled.__wrapped__(torch.float32), Kernels)
+    silu = found.silu_mul
+    monkeypatch.setattr(Kernels, "silu_mul", lambda self, both: silu(both) * 1.001)
+    assert "differs from torch" in str(compiled.__wrapped__(torch.float32))
+    monkeypatch.setenv("CC", "false")
+    assert "false failed" in str(compiled.__wrapped__(torch.float32))
+    for sizes, head in (((40, 64), 64), ((48, 64), 48), ((48, 64), 512)):  # torch's, then
+        assert kernels.kernels_for(torch.zeros(2), sizes, head) is None
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """What is said of the float32 kernels under some variables of the environment."""
-
-    def ask(**env: str) -> str:
-        monkeypatch.delenv("CC", raising=False)
-        monkeypatch.setenv("ASSAY_KERNELS", "on")
-        monkeypatch.setattr(kernels, "BASE", QUICK)
-        for name, value in env.items():
-            monkeypatch.setenv(name, value)
-        return str(compiled.__wrapped__(torch.float32))  # not what this process found before
-
-    return ask
-
-
-def test_they_are_compiled_once_and_kept(asked: Callable[..., str], tmp_path: Path) -> None:
+def test_they_are_compiled_once_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What is broken there is made again, and a cache that cannot be written is not needed."""
     here(torch.float32)
-    assert "Kernels object" in asked(ASSAY_CACHE=str(tmp_path))
+    monkeypatch.setattr(kernels, "BASE", QUICK)
+    monkeypatch.setenv("ASSAY_CACHE", str(tmp_path))
+    kernels.library(())
     (kept,) = (tmp_path / "kernels").iterdir()
     before = kept.stat().st_mtime_ns
-    assert "Kernels object" in asked(ASSAY_CACHE=str(tmp_path))
+    kernels.library(())
     assert [p.stat().st_mtime_ns for p in (tmp_path / "kernels").iterdir()] == [before]
     kept.unlink()  # written over, it would change under this process
     kept.write_bytes(b"no library")
-    assert "Kernels object" in asked(ASSAY_CACHE=str(tmp_path))
+    assert agrees(Kernels(kernels.library(())), torch.float32)
     (tmp_path / "file").write_text("")
-    assert "Kernels object" in asked(ASSAY_CACHE=str(tmp_path / "file"))
+    monkeypatch.setenv("ASSAY_CACHE", str(tmp_path / "file"))
+    kernels.library(())
 
 
-@pytest.mark.parametrize(
-    ("env", "why"),
-    [
-        ({"ASSAY_KERNELS": "off"}, "switched off by ASSAY_KERNELS"),
-        ({"CC": "no-such-compiler"}, "no-such-compiler failed: "),
-        ({"CC": "false"}, "false failed: exit status 1"),
-        ({"PATH": "/nowhere"}, "no C compiler (cc) on the path"),
-    ],
-)
-def test_without_them_it_says_why(
-    asked: Callable[..., str], env: dict[str, str], why: str, tmp_path: Path
+WAYS = [(way, dtype) for way in ("native", "narrow") for dtype in NEAR]
+WAYS += [(way, torch.bfloat16) for way in ("older gcc", "clang", "clang-14")]
+
+
+@pytest.mark.parametrize(("way", "dtype"), WAYS)
+def test_every_function_gives_torchs_numbers(
+    way: str, dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert asked(ASSAY_CACHE=str(tmp_path), **env).startswith(why)
-    assert not list(tmp_path.rglob("*.so"))
-
-
-def test_kernels_that_compute_something_else_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = here(torch.float32)
-    assert kernels.sound(found, torch.float32)
-    silu = found.silu_mul
-    monkeypatch.setattr(found, "silu_mul", lambda both: silu(both) * 1.001)
-    assert not kernels.sound(found, torch.float32)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_every_function_gives_torchs_numbers(dtype: Any) -> None:
+    """With AMX where the processor has it; without wide instructions; by other compilers. GCC
+    before 12 has another word for shuffles; the source for it is compiled by today's."""
     tiles = dtype == torch.bfloat16 and "amx_bf16" in kernels.processor().split()
-    assert agrees(here(dtype, tiles), dtype)
-
-
-@pytest.mark.parametrize("name", ["older gcc", "clang", "clang-14"])
-def test_other_compilers(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """GCC before 12 has another word for shuffles; the source for it is compiled by today's."""
-    here(torch.float32)
-    if name == "older gcc":
+    found = here(dtype, tiles)
+    if way == "older gcc":
         monkeypatch.delenv("CC", raising=False)
         older = Path(shutil.copytree(kernels.SOURCE.parent, tmp_path / "c"))
-        changed = 0
         for file in older.iterdir():
-            text = file.read_text()
-            changed += text.count("__GNUC__ >= 12")
-            file.write_text(text.replace("__GNUC__ >= 12", "__GNUC__ >= 999"))
-        assert changed
+            file.write_text(file.read_text().replace("__GNUC__ >= 12", "__GNUC__ >= 999"))
         monkeypatch.setattr(kernels, "SOURCE", older / kernels.SOURCE.name)
+    elif way == "narrow":
+        monkeypatch.setattr(kernels, "TUNED", ("-march=haswell", "-march=haswell"))
+    elif way != "native":
+        if shutil.which(way) is None:
+            pytest.skip(f"{way} is not installed")
+        monkeypatch.setenv("CC", way)
+    if way != "native":
         monkeypatch.setattr(kernels, "BASE", QUICK)
-    elif shutil.which(name) is None:
-        pytest.skip(f"{name} is not installed")
-    else:
-        monkeypatch.setenv("CC", name)
-    monkeypatch.setenv("ASSAY_CACHE", str(tmp_path))
-    library = kernels.library(kernels.DEFINES[torch.bfloat16])
-    assert agrees(Kernels(library), torch.bfloat16)
+        monkeypatch.setenv("ASSAY_CACHE", str(tmp_path))
+        found = Kernels(kernels.library(kernels.DEFINES[dtype]))
+    assert agrees(found, dtype)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_without_wide_instructions(
-    dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the source does by intrinsics it also does without."""
-    here(torch.float32)
-    monkeypatch.setattr(kernels, "TUNED", ("-march=haswell", "-march=haswell"))
-    monkeypatch.setattr(kernels, "BASE", QUICK)
-    monkeypatch.setenv("ASSAY_CACHE", str(tmp_path))
-    assert agrees(Kernels(kernels.library(kernels.DEFINES[dtype])), dtype)
-
-
-# --- products, and whole layers of decoding by them ----------------------------------------------
+# --- whole layers of decoding by products in tiles -----------------------------------------------
 
 
 def halves(seed: int, *shape: int) -> Any:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).bfloat16()
-
-
-def tiled(weight: Any, bias: Any = None) -> Tiles:
-    kernels = here(torch.bfloat16)
-    packed = kernels.packed(weight)
-    if packed is None:
-        pytest.skip("this processor has no AMX")
-    return Tiles(kernels, weight, packed, bias)
-
-
-@pytest.mark.usefixtures("threads")
-@settings(max_examples=20, deadline=None)
-@given(
-    st.integers(1, FEW + 40),
-    st.sampled_from([32, 96, 576]),
-    st.sampled_from([32, 160, 8192]),
-    st.booleans(),
-    st.integers(0, 100),
-)
-def test_a_product_is_that_of_torch(
-    rows: int, inner: int, size: int, biased: bool, seed: int
-) -> None:
-    """Rows that fill tiles and rows that do not; results that fit into the caches or not."""
-    weight, x = halves(seed, size, inner), halves(seed + 1, rows, inner)
-    bias = halves(seed + 2, size) if biased else None
-    wanted = F.linear(x.float(), weight.float(), None if bias is None else bias.float())
-    found = tiled(weight, bias)(x).float()
-    assert torch.allclose(found, wanted, rtol=8e-3, atol=8e-3)
-    assert torch.equal(tiled(weight, bias)(x[:1]).float()[0], found[0]) or rows > FEW
-
-
-def test_weights_of_other_sizes_are_left_to_torch() -> None:
-    kernels = here(torch.bfloat16)
-    assert kernels.packed(halves(0, 48, 64)) is None and kernels.packed(halves(0, 64, 48)) is None
-    assert kernels.packed_gates(halves(0, 48, 64)) is None
-    assert here(torch.float32).packed(torch.ones(64, 64)) is None
 
 
 @pytest.fixture(scope="module")
@@ -402,7 +297,7 @@ def test_a_layer_in_two_calls_gives_the_same_bits(
     model: Llama, slots: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several waves, samples of a prompt, and prompts that begin alike."""
-    tiled(model.layers[0].qkv)
+    amx()
     if not isinstance(compiled(torch.bfloat16), Kernels):
         pytest.skip("the compiled kernels are switched off")
     prompts = [[*range(20, 32), 7 + i, *range(40, 41 + 3 * i)] for i in range(6)]
@@ -460,8 +355,7 @@ def test_attention_of_prompts_is_that_of_torch(
     query, key, value = lines.split([many, kv, kv], 1)
     if norms[0] is not None:
         query, key = (
-            F.rms_norm(x, (size,), w.float(), 1e-5)
-            for x, w in zip((query, key), norms, strict=True)
+            F.rms_norm(x, (size,), w.float(), 1e-5) for x, w in ((query, norms[0]), (key, norms[1]))
         )
     cos, sin = (t.float()[:, None] for t in tables)
     query, key = rotate(query, cos, sin), rotate(key, cos, sin)
@@ -473,28 +367,7 @@ def test_attention_of_prompts_is_that_of_torch(
         assert torch.allclose(k[:, begin:], key[mine].transpose(0, 1), 1e-2, 1e-2)
         assert torch.equal(v[:, begin:], value[mine].transpose(0, 1))
         seen = torch.ones(end - begin, end).tril(begin).bool()
-        wanted = F.scaled_dot_product_attention(
-            query[mine].transpose(0, 1)[None], k[None], v[None], seen, enable_gqa=True
-        )[0]
+        asked = (query[mine].transpose(0, 1)[None], k[None], v[None], seen)
+        wanted = F.scaled_dot_product_attention(*asked, enable_gqa=True)[0]
         mixed = found[mine].view(-1, many, size).transpose(0, 1)
         assert torch.allclose(mixed, wanted, 3e-2, 3e-2)
-
-
-@settings(max_examples=12, deadline=None)
-@given(st.integers(1, 60), st.integers(1, 60), st.integers(0, 3))
-def test_a_prompt_in_two_parts_and_beside_others_has_the_same_bits(
-    first: int, second: int, others: int
-) -> None:
-    new = [first + second, *(9 * i + 5 for i in range(others))]
-    projected, tables, norms, keys, values, spans = case(7, [0] * len(new), new, 6, 2, 64)
-    stores = keys.clone(), values.clone()
-    whole = amx().read_prompts(projected, tables, norms, keys, values, spans, 1e-5)
-    parts: list[Any] = []
-    for begin, end in ((0, first), (first, first + second)):
-        mine = projected[begin:end], tuple(t[begin:end] for t in tables)
-        one = tuple(store[:1] for store in stores)
-        span = torch.tensor([[begin, end]])
-        parts.append(amx().read_prompts(*mine, norms, *one, span, 1e-5))
-    assert torch.equal(torch.cat(parts), whole[: first + second])
-    for store, other in zip(stores, (keys, values), strict=True):
-        assert torch.equal(store[0, :, : first + second], other[0, :, : first + second])
