@@ -18,6 +18,7 @@ from chat_tokenizers import (
     CHATML,
     ENDS,
     KINDS,
+    ODD,
     SPECIAL,
     TEMPLATES,
     by_template,
@@ -44,7 +45,7 @@ from rollouts.prompts import (
 from rollouts.tool_calls import ToolSpec
 
 QWEN = {"qwen3": QWEN3}
-FAMILIES = [name for name in (*TEMPLATES, *QWEN) if name not in ("plain", "r1")]
+FAMILIES = [*(name for name in TEMPLATES if name not in ("plain", "r1", *ODD)), *QWEN]
 # A newline pair at the end of the prompt is one token of GPT-2's words, and two before a letter:
 # what is asked and what is answered then meet at another border than in a text of both.
 BORDERS = {("bytes, spaced", "llama3")}
@@ -59,58 +60,37 @@ CONTROL = [*SPECIAL, *ADDED]
 TOOL = ToolSpec("look", "Look <|im_end|> up.", {"type": "object", "properties": {"</s>": {}}})
 
 
-@pytest.fixture
-def copied(tiny_folder: Path, tmp_path: Path) -> Path:
-    folder = tmp_path / "model"
-    shutil.copytree(tiny_folder, folder)
-    return folder
-
-
-def _settings(folder: Path, **more: Any) -> None:
-    file = folder / "tokenizer_config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | more))
-
-
-def test_a_fingerprint_tells_another_tokenizer_and_not_another_file(
-    copied: Path, tmp_path: Path
-) -> None:
+def test_a_fingerprint_and_a_folders_arguments(tiny_folder: Path, tmp_path: Path) -> None:
+    """Another tokenizer is told, another file of it is not. A run leaves what its template was
+    given in its model's folder, so that it is evaluated as it was trained."""
     from transformers import AutoTokenizer
 
-    before, file = ChatTokenizer(copied).fingerprint, copied / "tokenizer.json"
+    folder = shutil.copytree(tiny_folder, tmp_path / "model")
+    before, file = ChatTokenizer(folder).fingerprint, folder / "tokenizer.json"
     made = json.loads(file.read_text())
     cut = {"direction": "Right", "max_length": 5, "strategy": "LongestFirst", "stride": 0}
     file.write_text(json.dumps(made | {"truncation": cut}))
-    (copied / "generation_config.json").write_text('{"eos_token_id": [2, 0]}')
-    assert ChatTokenizer(copied).fingerprint == before
-    AutoTokenizer.from_pretrained(copied).save_pretrained(tmp_path / "again")
+    assert ChatTokenizer(folder).fingerprint == before
+    AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "again")
     assert ChatTokenizer(tmp_path / "again").fingerprint == before
     more = [*made["added_tokens"], {**made["added_tokens"][-1], "id": 259, "content": "<new>"}]
     file.write_text(json.dumps(made | {"added_tokens": more}))
-    assert ChatTokenizer(copied).fingerprint != before
-    file.write_text(json.dumps(made))
-    (copied / "chat_template.jinja").unlink(missing_ok=True)
-    _settings(copied, chat_template="{{ messages[0].content }}{% if enable_thinking %}x{% endif %}")
-    on, off = (ChatTokenizer(copied, template={"enable_thinking": b}) for b in (True, False))
+    assert ChatTokenizer(folder).fingerprint != before
+    (folder / "chat_template.jinja").unlink(missing_ok=True)
+    thinks = "{{ messages[0].content }}{% if enable_thinking %}x{% endif %}"
+    write_settings(folder, chat_template=thinks)
+    on, off = (ChatTokenizer(folder, template={"enable_thinking": b}) for b in (True, False))
     assert len({before, on.fingerprint, off.fingerprint}) == 3
-
-
-def test_a_folder_names_arguments_of_its_template(copied: Path) -> None:
-    """A run leaves them in its model's folder, so that it is evaluated as it was trained."""
-    (copied / "chat_template.jinja").unlink(missing_ok=True)
-    _settings(copied, chat_template="{{ messages[0].content }}{% if enable_thinking %}x{% endif %}")
-    keep_template(copied, {})
-    assert not (copied / TEMPLATE_FILE).exists()
-    keep_template(copied, {"enable_thinking": False})
-    assert ChatTokenizer(copied).template == {"enable_thinking": False}
-    kept = ChatTokenizer(copied, template={"enable_thinking": True})
-    assert kept.template == {"enable_thinking": True}
+    keep_template(folder, {"enable_thinking": False})
+    assert ChatTokenizer(folder).template == {"enable_thinking": False}
+    given = {"enable_thinking": True}
+    assert ChatTokenizer(folder, template=given).template == given
     for name, said in (("enable_thinkin", "no name in the chat template"), ("tokenize", "set by")):
         with pytest.raises(PromptError, match=said):
-            ChatTokenizer(copied, template={name: False})
-    for text in ("[1]", "{"):
-        (copied / TEMPLATE_FILE).write_text(text)
-        with pytest.raises(PromptError, match="wanted one JSON object"):
-            ChatTokenizer(copied)
+            ChatTokenizer(folder, template={name: False})
+    (folder / TEMPLATE_FILE).write_text("[1]")
+    with pytest.raises(PromptError, match="wanted one JSON object"):
+        ChatTokenizer(folder)
 
 
 def user(text: str) -> dict[str, str]:
@@ -207,14 +187,20 @@ def test_a_template_without_an_end_of_turn(made: Made, kind: str) -> None:
     assert chat.text(chat.answer("so it is")) == "so it is"
 
 
-def test_a_template_that_wants_a_system_message_is_read_with_one(made: Made) -> None:
-    wants = "{% if messages[0].role != 'system' %}{{ raise_exception('System first.') }}{% endif %}"
-    chat = made("bytes", "yi", wants + CHATML)
-    turns = [system("Be brief."), user("a"), said("b")]
-    ids = chat.prompt(turns[:2]) + chat.answer("b")
-    assert ids == by_template(chat, turns, False)[: len(ids)]
-    with pytest.raises(PromptError, match="System first"):
-        chat.prompt(turns[1:2])
+REFUSED = [
+    ("{% for m in messages %}{{ m.nothing.at.all }}{% endfor %}", "refuses this conversation"),
+    ("{{ raise_exception('Not so.') }}", "Not so"),
+    ({"rag": CHATML}, "none of them is the default"),
+    (TEMPLATES["wants a system message"] + CHATML, "System first"),
+    (CHATML.replace("{{ m['role'] }}", "{{ loop.index }}"), "third turn otherwise"),
+]
+
+
+@pytest.mark.parametrize(("template", "says"), REFUSED)
+def test_a_template_that_cannot_be_followed_says_so(made: Made, template: Any, says: str) -> None:
+    with pytest.raises(PromptError, match=says):
+        made("bytes", "yi", template).prompt([user("a")])
+        made("bytes", "yi", template).follow([user("b")], True)
 
 
 def test_nothing_that_ends_an_answer_is_refused(tmp_path: Path) -> None:
@@ -286,12 +272,17 @@ def test_an_episode_has_the_ids_of_the_template_over_all_of_it(made: Made) -> No
     assert ids + chat.follow([told], True) == wanted
 
 
-def test_a_control_token_in_the_middle_of_an_answer_is_seen(made: Made) -> None:
+def test_an_answer_is_read_as_it_was_drawn(made: Made) -> None:
+    """A control token in its middle; letters that are in no normal form."""
     for kind in KINDS:
         chat = made(kind, "zephyr")
         name = chat._tokenizer.convert_tokens_to_ids("<filename>")
         a, b = chat.answer("so")[:-1], chat.answer("it")
         assert chat.text([*a, name, *b]) == "so<filename>it"
+    chat = made("bytes", "yi")  # writes NFC, as Qwen's does
+    text = "e\u0301 </s> \u212b"
+    assert chat.text(chat.answer(text)) == text
+    assert chat.prompt([user("e\u0301")]) == by_template(chat, [user("é")], True)
 
 
 @pytest.mark.parametrize("kind", ["prepend", "always", "first"])
@@ -305,73 +296,34 @@ def test_control_tokens_may_swallow_blanks(made: Made, kind: str) -> None:
         assert chat.text(chat.answer(text)) == text
 
 
-def test_a_system_message_goes_where_the_template_has_a_place(made: Made) -> None:
-    gemma = made("bytes", "gemma")
-    merged = gemma.prompt([system("Be brief."), user("a")])
-    assert merged == by_template(gemma, [user("Be brief.\n\na")], True)
+def test_messages_go_where_the_template_has_a_place(made: Made) -> None:
+    """A system message into a user's, or into none; messages of one role into one."""
+    gemma, yi, mistral = (made("bytes", name) for name in ("gemma", "yi", "mistral"))
+    ab = [system("Be brief."), user("a")]
+    assert gemma.prompt(ab) == by_template(gemma, [user("Be brief.\n\na")], True)
     later = gemma.prompt([user("a"), said("b"), system("Be long."), user("c")])
     assert later == by_template(gemma, [user("a"), said("b"), user("Be long.\n\nc")], True)
-    silent = TEMPLATES["yi"].replace(
-        "{% for m in messages %}", "{% for m in messages if m.role != 'system' %}"
-    )
+    silent = CHATML.replace("m in messages %}", "m in messages if m.role != 'system' %}")
     chat = made("bytes", "yi", silent)
-    assert "Be brief." in chat.raw(chat.prompt([system("Be brief."), user("a")]))
-    qwen = made("bytes", "qwen3")
-    with_system = [system("Be brief."), user("a")]
-    assert qwen.prompt(with_system) == by_template(qwen, with_system, True)
-
-
-def test_messages_of_one_role_are_joined_where_roles_must_alternate(made: Made) -> None:
-    twice = [user("a"), user("b")]
-    chat = made("bytes", "mistral")
-    assert chat.prompt(twice) == by_template(chat, [user("a\n\nb")], True)
-    yi = made("bytes", "yi")
-    assert yi.prompt(twice) == by_template(yi, twice, True)
+    assert "Be brief." in chat.raw(chat.prompt(ab))
+    wants = made("bytes", "yi", TEMPLATES["wants a system message"] + CHATML)
+    for chat, turns in ((made("bytes", "qwen3"), ab), (wants, ab), (yi, [user("a"), user("b")])):
+        assert chat.prompt(turns) == by_template(chat, turns, True)
+    assert mistral.prompt([user("a"), user("b")]) == by_template(mistral, [user("a\n\nb")], True)
     tools = [{"role": "tool", "content": "1"}, {"role": "tool", "content": "2"}, user("c")]
-    assert "[INST] <tool_response>\n1\n</tool_response>\n<tool_response>" in chat.raw(
-        chat.follow(tools, True)
-    )
+    told = "[INST] <tool_response>\n1\n</tool_response>\n<tool_response>"
+    assert told in mistral.raw(mistral.follow(tools, True))
 
 
 def test_of_several_templates_one_is_used_all_through(made: Made) -> None:
-    acts = CHATML.replace(
-        "{% for m in messages %}",
-        "{% if tools %}<|im_start|>system\n{{ tools | length }} tools<|im_end|>\n{% endif %}"
-        "{% for m in messages %}{% if m.role == 'tool' %}<|im_start|>user\n<tool_response>"
-        "{{ m.content }}</tool_response><|im_end|>\n{% else %}",
-    ).replace("{% endfor %}", "{% endif %}{% endfor %}")
-    listed = [{"name": "default", "template": CHATML}, {"name": "tool_use", "template": acts}]
-    chat = made("bytes", "yi", {row["name"]: row["template"] for row in listed})
+    both = {"default": CHATML, "tool_use": TEMPLATES["lists its tools"]}
+    chat = made("bytes", "yi", both)
     talk = [user("q"), said("CALL"), {"role": "tool", "name": "f", "content": "42"}]
     ids = chat.prompt(talk[:1], [TOOL]) + chat.answer("CALL") + chat.follow(talk[2:], True, [TOOL])
     clean = ToolSpec("look", "Look up.", {}).schema()
     assert ids == by_template(chat, talk, True, tools=[clean])
     assert chat.follow(talk[2:], True) == chat.follow(talk[2:], True, [TOOL])
     assert chat.prompt(talk[:1]) == by_template(chat, talk[:1], True)
-    only = made("bytes", "yi", {"rag": CHATML})
-    with pytest.raises(PromptError, match="none of them is the default"):
-        only.prompt(talk[:1])
-
-
-@pytest.mark.parametrize(
-    ("template", "says"),
-    [
-        ("{% for m in messages %}{{ m.nothing.at.all }}{% endfor %}", "refuses this conversation"),
-        ("{{ raise_exception('Not so.') }}", "Not so"),
-        ("{{ messages[0].content + 1 }}", "refuses this conversation"),
-    ],
-)
-def test_a_template_that_fails_says_so_in_a_sentence(made: Made, template: str, says: str) -> None:
-    with pytest.raises(PromptError, match=says):
-        made("bytes", "yi", template).prompt([user("a")])
-
-
-def test_a_template_that_counts_turns_holds_one_answer(made: Made) -> None:
-    counts = CHATML.replace("{{ m['role'] }}", "{{ m['role'] }} {{ loop.index }}")
-    chat = made("bytes", "yi", counts)
-    assert chat.prompt([user("a")]) == by_template(chat, [user("a")], True)
-    with pytest.raises(PromptError, match="third turn otherwise"):
-        chat.follow([user("b")], True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -389,36 +341,16 @@ def test_a_thought_that_the_prompt_opens_is_closed_before_an_answer(made: Made, 
     assert chat.text(mixed) == "the mark </think> ends it"
 
 
-def test_the_family_says_how_an_empty_thought_is_spelled(made: Made) -> None:
-    opens = QWEN3.replace(
-        "{{- '<|im_start|>assistant\\n' }}", "{{- '<|im_start|>assistant\\n<think>\\n' }}"
-    )
+def test_what_stands_before_an_answer_is_the_templates(made: Made) -> None:
+    """An empty thought as the family spells it; the channel that gpt-oss has."""
+    opens = QWEN3.replace("|im_start|>assistant\\n' }}", "|im_start|>assistant\\n<think>\\n' }}")
     assert opens != QWEN3
-    chat = made("bytes", "yi", opens)
-    whole = chat.raw(chat.prompt([user("a")]) + chat.answer("so"))
-    own = by_template(chat, [user("a"), said("so")], False)
-    assert whole == chat.raw(own).removesuffix("\n")
-
-
-def test_an_answer_begins_where_the_template_lets_it(made: Made) -> None:
-    """Between the prompt and the answer gpt-oss has a channel."""
-    channel = (
-        "{% for m in messages %}<|im_start|>{{ m.role }}"
-        "{{ '<|fim_prefix|>' if m.role == 'assistant' }}\n{{ m.content }}"
-        "{{ eos_token if loop.last and m.role == 'assistant' else '<|im_end|>' }}{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|>assistant{% endif %}"
-    )
-    chat = made("bytes", "yi", channel)
-    ids = chat.prompt([user("a")]) + chat.answer("so")
-    assert ids == by_template(chat, [user("a"), said("so")], False)
-    assert chat.text(chat.answer("so")) == "so"
-
-
-def test_letters_that_are_in_no_normal_form_are_kept(made: Made) -> None:
-    chat = made("bytes", "yi")  # writes NFC, as Qwen's does
-    text = "e\u0301 </s> \u212b"
-    assert chat.text(chat.answer(text)) == text
-    assert chat.prompt([user("e\u0301")]) == by_template(chat, [user("é")], True)
+    for template, end in ((opens, "\n"), (TEMPLATES["writes a channel"], "")):
+        chat = made("bytes", "yi", template)
+        whole = chat.raw(chat.prompt([user("a")]) + chat.answer("so"))
+        own = by_template(chat, [user("a"), said("so")], False)
+        assert whole == chat.raw(own).removesuffix(end)
+        assert chat.text(chat.answer("so")).endswith("so")
 
 
 def test_tokens_of_ordinary_text_stay_tokens(tmp_path: Path) -> None:
@@ -449,17 +381,12 @@ def test_gold_fits_with_room_to_spare(text: str, tiny_folder: Path) -> None:
     gold = len(tokenizer.answer(gold_text(task(text))))
     assert gold <= for_gold(gold) <= room_for(task(text), tokenizer) < max(2 * for_gold(gold), 97)
     assert room_for(task(text)) >= max(MESSAGE, gold)
-
-
-def test_a_task_has_its_room_whatever_is_beside_it(tiny_folder: Path) -> None:
-    tokenizer = ChatTokenizer(tiny_folder)
-    rooms = {room_for(task("x" * n), tokenizer) for n in range(0, 2000, 7)}
-    assert min(rooms) == LEAST and len(rooms) < 8
-    assert room_for(task("x"), tokenizer, 4096) == 4096
+    assert room_for(task(""), tokenizer) == LEAST and room_for(task("x"), tokenizer, 4096) == 4096
     assert room_for(task("x" * 9000), tokenizer, 4096) > 9000
-    assert room_for(task("x", tools=("run_python",)), tokenizer) == MESSAGE
     unknown = Task("t", "nobody-knows-it", "a", "heldout", [], {})
-    assert room_for(unknown, tokenizer) == room_for(unknown) == MESSAGE
-    assert room_for(task("x", meta={"answer_tokens": 700}), tokenizer) == 700
+    for one in (task("x", tools=("run_python",)), unknown):
+        assert room_for(one, tokenizer) == MESSAGE
     long = room_for(task("x" * 900), tokenizer)
+    for size, room in ((700, 700), (7, LEAST)):
+        assert room_for(task("x", meta={"answer_tokens": size}), tokenizer) == room
     assert room_for(task("x" * 900, meta={"answer_tokens": 7}), tokenizer) == long

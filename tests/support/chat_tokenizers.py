@@ -27,6 +27,7 @@ TEMPLATES: dict[str, str] = yaml.safe_load(
     (Path(__file__).parents[1] / "data" / "chat_templates.yaml").read_text("utf-8")
 )
 CHATML = TEMPLATES["yi"]
+ODD = ("wants a system message", "lists its tools", "writes a channel")
 SPECIAL = (
     *("<unk>", "<s>", "</s>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<start_of_turn>"),
     *("<end_of_turn>", "<|end|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>"),
