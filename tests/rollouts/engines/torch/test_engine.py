@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from tiny_model import random_model
 
 from rollouts.engines.engine import context_of
+from rollouts.engines.torch import cpu_decode, llama, prefill
 from rollouts.engines.torch import sampling as sampling_module
+from rollouts.engines.torch.cpu_decode import GRAMS, GUESSES, Lookup
 from rollouts.engines.torch.engine import TorchEngine, TransformersEngine
 from rollouts.engines.torch.load import load_llama
 from rollouts.engines.torch.sampling import pick, uniforms
@@ -219,3 +221,176 @@ def test_the_context_of_a_configuration() -> None:
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1000}
     assert context_of({"max_position_embeddings": 1000, "rope_scaling": yarn}) == 4000
     assert context_of({"model_type": "bloom"}) == 0
+
+
+# --- samples that drew the same so far are computed once; guesses change no answer
+
+TREES = [[7, 8, 9, i, *range(30, 31 + 3 * i)] for i in range(5)]
+
+
+def assert_same(
+    ours: list[list[Completion]], theirs: list[list[Completion]], near: float = 2e-4
+) -> None:
+    for one, other in zip(chain(*ours), chain(*theirs), strict=True):
+        assert (one.ids, one.stop) == (other.ids, other.stop)
+        assert one.logprobs == pytest.approx(other.logprobs, abs=near)
+        assert one.sampling_logprobs == pytest.approx(other.sampling_logprobs, abs=near)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.sampled_from([0.0, 0.01, 0.03, 0.1, 1.0]),
+    st.sampled_from([(0, 1.0), (5, 1.0), (20, 0.8)]),
+    st.integers(1, 6),
+    st.sampled_from([3, 8, 64]),
+    st.integers(3, 40),
+)
+def test_merged_samples_draw_what_they_draw_apart(
+    engine: TorchEngine, heat: float, narrow: tuple[int, float], n: int, slots: int, every: int
+) -> None:
+    found: list[list[list[Completion]]] = []
+    for merges in (True, False):
+        one = TorchEngine(engine.model, list(range(0, 259, every)), slots)
+        one.merges = merges
+        found.append(one.generate_now(TREES, Sampling(14, heat, *narrow), n, range(5)))
+    assert_same(*found, max(2e-4, 1e-5 / (heat or 1)))
+
+
+# texts that repeat themselves, one that does not, and one token alone
+REPEATING = [[6, 7, 8] * 5, list(range(3, 30)), [9], [44, 3, 17, 44, 3]]
+
+
+LAWS = [(40, 0.0), (40, 0.3), (25, 1.0, 20, 0.9), (1, 0.0)]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: str(law[:2]))
+def test_answers_with_every_guess_are_those_of_single_steps(
+    engine: TorchEngine, law: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[list[list[Completion]]] = []
+    for share in (lambda rows, *_: [0] * len(rows), lambda rows, *_: [known for _, known in rows]):
+        monkeypatch.setattr(cpu_decode, "share_out", share)
+        one = TorchEngine(engine.model, [2], slots=16)
+        found.append(one.generate_now(REPEATING, Sampling(*law), 2, [3, 1, 4, 1]))
+    assert_same(*found)
+
+
+def test_text_that_repeats_itself_takes_fewer_steps(
+    engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Greedy answers of a random model end in a loop, which the lookup finds."""
+    steps, feed = list[int](), cpu_decode.feed
+    monkeypatch.setattr(cpu_decode, "feed", lambda *args: (steps.append(1), feed(*args))[1])
+    endless = TorchEngine(engine.model, [], slots=16)
+    ((one,),) = endless.generate_now([[5, 6]], Sampling(120, temperature=0), 1, [0])
+    assert len(one.ids) == 120 and len(steps) < 100
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=60))
+def test_a_guess_is_what_followed_when_the_end_stood_before(ids: list[int]) -> None:
+    text, guess = Lookup(ids[:1]), None
+    for size in range(1, len(ids) + 1):
+        text.ids = ids[:size]
+        guess = text.guess()
+    ends = [e for n in GRAMS for e in range(len(ids) - 1, n - 1, -1) if ids[e - n : e] == ids[-n:]]
+    assert guess == (ids[ends[0] : ends[0] + GUESSES] if ends else [])
+
+
+# --- prompts together, in pieces, with a known beginning, over turns: the same numbers
+
+HEAD = [9, 8, 7, 6, 5, 4]
+ALIKE = [[*HEAD, 11], [*HEAD, 12, 13, 14], [*HEAD, *range(40, 70)], [*HEAD, 11, 3, 3]]
+
+
+@pytest.fixture(scope="module")
+def parts(tiny_folder: Path) -> tuple[Any, Any]:
+    model = load_llama(tiny_folder, "float32")
+    return model, llama.products(model, 8, packed=False)
+
+
+def law(parts: tuple[Any, Any], past: list[Any], prompts: list[list[int]] = ALIKE) -> Any:
+    logits, _ = prefill.prefill(*parts, prompts, past)
+    return logits.log_softmax(-1)
+
+
+def test_a_common_beginning_and_pieces_change_nothing(
+    parts: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is shared is computed once, and what runs together is bounded."""
+    shared = prefill.trunk(*parts, ALIKE)
+    assert shared is not None and shared.length == len(HEAD)
+    assert prefill.common_length([[1, 2]] * 2) == 1  # every prompt keeps a token
+    plain = law(parts, [[]] * 4)
+    # some prompts may know their beginning and others not
+    assert torch.allclose(law(parts, [[], [shared], [], [shared]]), plain, atol=1e-4)
+    for size in (prefill.PIECE, 1, 3, 8, 17):
+        monkeypatch.setattr(prefill, "PIECE", size)
+        assert torch.allclose(law(parts, [[]] * 4), plain, atol=1e-4)
+        assert torch.allclose(law(parts, [[shared]] * 4), plain, atol=1e-4)
+
+
+# --- what was computed in a turn is not computed again -------------------------------------------
+
+
+TURNS = 4
+SAID = Sampling(12, temperature=1.0)
+
+
+@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+def model(request: pytest.FixtureRequest, tiny_folder: Path) -> Any:
+    return load_llama(tiny_folder, request.param)
+
+
+def talk(engine: TorchEngine, first: int) -> list[list[Completion]]:
+    """All messages of three tasks' episodes, two a task, in lockstep."""
+    rows = [[7, 8, 9, first + i, *range(30, 40 + i)] for i in range(3)]
+    groups = engine.generate_now(rows, SAID, 2, range(first, first + 3))
+    said, rows = [[c for group in groups for c in group]], [row for row in rows for _ in range(2)]
+    for turn in range(1, TURNS):
+        heard = [50 + turn, 60 + turn]
+        rows = [row + c.ids + heard for row, c in zip(rows, said[-1], strict=True)]
+        said.append([g[0] for g in engine.generate_now(rows, SAID, 1, range(turn, turn + 6))])
+    return said
+
+
+def test_a_later_turn_runs_its_new_tokens_alone_and_says_the_same(model: Any) -> None:
+    keeping, plain = TorchEngine(model, [2, 5], 6), TorchEngine(model, [2, 5], 6, keep_bytes=0)
+    ours, theirs = talk(keeping, 70), talk(plain, 70)
+    for a, b in zip(chain(*ours), chain(*theirs), strict=True):
+        if model.embed.dtype == torch.float32:
+            assert a.ids == b.ids and a.logprobs == pytest.approx(b.logprobs, abs=2e-4)
+    tokens = sum(2 * (14 + i) for i in range(3)) + 6 * 2 * (TURNS - 1)
+    tokens += sum(len(c.ids) for turn in ours for c in turn)
+    assert keeping.prefilled <= 1.1 * tokens
+    assert keeping.prefilled < plain.prefilled / 2
+
+
+def test_bits_do_not_depend_on_what_the_engine_did_before(model: Any) -> None:
+    engine = TorchEngine(model, [2, 5], 6)
+    talk(engine, 70), talk(engine, 80)
+    after = talk(engine, 90)
+    assert after == talk(TorchEngine(model, [2, 5], 6), 90)
+    assert after == talk(engine, 90)  # a retry, too
+    small = TorchEngine(model, [2, 5], 6, keep_bytes=40_000)
+    talk(small, 70)
+    assert talk(small, 90) == talk(TorchEngine(model, [2, 5], 6, keep_bytes=40_000), 90)
+    assert small._kept.size <= 40_000
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_new_weights_forget_the_old_ones_keys_and_packed_copies(
+    tiny_folder: Path, dtype: str
+) -> None:
+    model = load_llama(tiny_folder, dtype)
+    engine = TorchEngine(model, [], 4)
+    first = engine.generate_now([[5, 6, 7]], SAID, 1, [0])[0][0]
+    assert engine._kept.size > 0 and engine._products is not None
+    engine.release()  # for the backward pass
+    assert engine._kept.size == 0 and engine._products is None
+    assert engine.generate_now([[5, 6, 7]], SAID, 1, [0])[0][0] == first
+    with torch.no_grad():
+        model.layers[0].down.mul_(-3)
+    engine.update_weights()
+    prompt = [5, 6, 7, *first.ids, 9]
+    again = engine.generate_now([prompt], SAID, 1, [1])
+    assert again == TorchEngine(model, [], 4).generate_now([prompt], SAID, 1, [1])

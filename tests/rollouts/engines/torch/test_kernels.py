@@ -13,7 +13,6 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-import torch.nn.functional as F
 from compiled_kernels import (  # noqa: F401
     amx,
     here,
@@ -33,7 +32,6 @@ from rollouts.engines.torch.llama import (
     LlamaShape,
     from_state,
     rope_tables,
-    rotate,
 )
 from rollouts.engines.torch.sampling import pick
 from rollouts.trajectory import Sampling
@@ -162,40 +160,6 @@ def test_logits_that_are_no_numbers_give_no_probability() -> None:
         assert 0 <= int(ids[0]) < 512 and bool(full.isnan().all())
 
 
-def model_of(dtype: Any) -> Llama:
-    from transformers import AutoModelForCausalLM
-
-    torch.manual_seed(0)
-    made = AutoModelForCausalLM.from_config(tiny_config(272, hidden_size=192)).float()
-    return from_state(made.config, made.state_dict(), dtype)
-
-
-@pytest.mark.parametrize(
-    ("law", "n"), [((0.0, 0, 1.0), 1), ((0.05, 0, 1.0), 5), ((1.0, 1, 1.0), 5)]
-)
-def test_answers_are_those_of_torch(
-    law: tuple[float, int, float], n: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = here(torch.float32)
-    monkeypatch.setattr(llama, "kernels_for", lambda *_: found)
-    model = model_of(torch.float32)
-    prompts = [[7, 8, 9, i, *range(30, 31 + 5 * i)] for i in range(9)]
-
-    def answers(about: str) -> list[Any]:
-        engine = TorchEngine(model, [2, 50, 90], slots=12)
-        assert engine.about()["kernels"] == about
-        groups = engine.generate_now(prompts, Sampling(40, *law), n, range(9))
-        return [completion for group in groups for completion in group]
-
-    ours = answers("compiled")
-    monkeypatch.setattr(llama, "kernels_for", lambda *_: None)
-    theirs = answers("torch")
-    assert [c.ids for c in ours] == [c.ids for c in theirs]
-    for one, other in zip(ours, theirs, strict=True):
-        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-3)
-        assert one.sampling_logprobs == pytest.approx(other.sampling_logprobs, abs=1e-3)
-
-
 # --- where they come from, and whether they are right
 
 
@@ -272,10 +236,6 @@ def test_every_function_gives_torchs_numbers(
 # --- whole layers of decoding by products in tiles -----------------------------------------------
 
 
-def halves(seed: int, *shape: int) -> Any:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).bfloat16()
-
-
 @pytest.fixture(scope="module")
 def model() -> Llama:
     from transformers import AutoModelForCausalLM
@@ -317,57 +277,3 @@ def test_a_layer_in_two_calls_gives_the_same_bits(
 
     for one, other in zip(answers(True), answers(False), strict=True):
         assert [(x.ids, x.logprobs) for x in one] == [(x.ids, x.logprobs) for x in other]
-
-
-# --- attention of prompts ------------------------------------------------------------------------
-
-
-SIZES = st.lists(st.tuples(st.integers(0, 70), st.integers(1, 90)), min_size=1, max_size=4)
-
-
-def case(seed: int, known: list[int], new: list[int], heads: int, kv: int, size: int) -> Any:
-    """Projected tokens, tables, norms, keys and values, of which `known` are there already, and the
-    spans. What is not known yet is no number: nothing may depend on it."""
-    total, longest = sum(new), max(a + b for a, b in zip(known, new, strict=True)) + 3
-    angles = torch.randn(total, size // 2, generator=torch.Generator().manual_seed(seed))
-    tables = tuple(torch.cat([t, t], 1).bfloat16() for t in (angles.cos(), angles.sin()))
-    norms = (halves(seed + 1, size), halves(seed + 2, size)) if seed % 2 else (None, None)
-    stores = [halves(seed + i, len(new), kv, longest, size) for i in (3, 4)]
-    for row, count in enumerate(known):
-        for store in stores:
-            store[row, :, count:] = float("nan")
-    spans = torch.tensor([[a, a + b] for a, b in zip(known, new, strict=True)])
-    return halves(seed + 5, total, (heads + 2 * kv) * size), tables, norms, *stores, spans
-
-
-@pytest.mark.usefixtures("threads")
-@settings(max_examples=20, deadline=None)
-@given(SIZES, st.sampled_from([(9, 3), (4, 4), (8, 1)]), st.sampled_from([32, 64, 128, 96]))
-def test_attention_of_prompts_is_that_of_torch(
-    sizes: list[tuple[int, int]], heads: tuple[int, int], size: int
-) -> None:
-    many, kv = heads
-    known, new = (list(part) for part in zip(*sizes, strict=True))
-    parts = case(sum(known), known, new, many, kv, size)
-    projected, tables, norms, keys, values, spans = parts
-    found = amx().read_prompts(*parts, 1e-5).float()
-    lines = projected.float().view(len(projected), -1, size)
-    query, key, value = lines.split([many, kv, kv], 1)
-    if norms[0] is not None:
-        query, key = (
-            F.rms_norm(x, (size,), w.float(), 1e-5) for x, w in ((query, norms[0]), (key, norms[1]))
-        )
-    cos, sin = (t.float()[:, None] for t in tables)
-    query, key = rotate(query, cos, sin), rotate(key, cos, sin)
-    at = 0
-    for row, (begin, end) in enumerate(spans.tolist()):
-        mine = slice(at, at + end - begin)
-        at += end - begin
-        k, v = keys[row, :, :end].float(), values[row, :, :end].float()
-        assert torch.allclose(k[:, begin:], key[mine].transpose(0, 1), 1e-2, 1e-2)
-        assert torch.equal(v[:, begin:], value[mine].transpose(0, 1))
-        seen = torch.ones(end - begin, end).tril(begin).bool()
-        asked = (query[mine].transpose(0, 1)[None], k[None], v[None], seen)
-        wanted = F.scaled_dot_product_attention(*asked, enable_gqa=True)[0]
-        mixed = found[mine].view(-1, many, size).transpose(0, 1)
-        assert torch.allclose(mixed, wanted, 3e-2, 3e-2)

@@ -7,50 +7,36 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from tiny_model import random_model, write_tiny_tokenizer  # noqa: E402
+import json
 
-from rollouts.engines.torch.engine import TorchEngine, TransformersEngine, load_engine  # noqa: E402
-from rollouts.engines.torch.llama import to_state  # noqa: E402
-from rollouts.trajectory import Sampling  # noqa: E402
-from train.model.packing import Segment, pack  # noqa: E402
-from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy  # noqa: E402
+import torch
+from places import tables
+from tiny_model import random_model, small_llama, write_tiny_tokenizer
 
+from configs.loader import ConfigError, load
+from configs.schema import SftRunConfig
+from rollouts.engines.engine import ModelError
+from rollouts.engines.torch.engine import TorchEngine, TransformersEngine, load_engine
+from rollouts.engines.torch.kernels import Kernels, compiled
+from rollouts.engines.torch.llama import to_state
+from rollouts.engines.torch.load import (
+    by_instructions,
+    choose_device,
+    choose_dtype,
+    read_weights,
+    write_weights,
+)
+from rollouts.trajectory import Sampling
+from train.model.packing import Segment, pack
+from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy
+from train.run import run as runs
+from train.run.run import settled
+
+# by name: an architecture of transformers, and what differs from the tiny configuration
+CASES = tables("rollouts")
 PROMPTS = [[7, 9, 11, 30, 5], [8] * 9, list(range(3, 40)), [6, 7] * 4, [5]]
-YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
-LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-LLAMA3["original_max_position_embeddings"] = 64
-WIDE = {"head_dim": 32, "hidden_size": 192, "vocab_size": 272}
-
-
-def rope(**parameters: Any) -> dict[str, Any]:
-    return {"rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"} | parameters}
-
-
-# name: an architecture of transformers, and what differs from the tiny configuration below
-Kinds = dict[str, tuple[str, dict[str, Any]]]
-SHAPES: Kinds = {
-    "llama with biases": ("llama", {"attention_bias": True, "tie_word_embeddings": False}),
-    "llama, llama3 scaling": ("llama", rope(**LLAMA3)),
-    "mistral": ("mistral", {"sliding_window": None, "head_dim": 16}),
-    "qwen2, a window that is off": ("qwen2", {"sliding_window": 4}),
-    "qwen3 with biases": ("qwen3", {"head_dim": 8, "attention_bias": True}),
-    "qwen3, yarn": ("qwen3", {"head_dim": 16, **rope(**YARN)}),
-    # sizes that the compiled kernels take
-    "llama, compiled": ("llama", {"attention_bias": True} | WIDE),
-    "qwen2, compiled": ("qwen2", {"tie_word_embeddings": False} | WIDE | rope(rope_theta=1e6)),
-    "qwen3, compiled": ("qwen3", WIDE | rope(**YARN)),
-}
-HALF = {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1}
-OTHERS: list[tuple[str, dict[str, Any], str]] = [
-    ("mistral", {"sliding_window": 6}, "sliding_window 6 is shorter than its"),
-    ("qwen2", HALF, "sliding_window 6 is shorter than its context of 256"),
-    ("qwen3", {"hidden_act": "gelu", "head_dim": 8}, "hidden_act 'gelu'"),
-    ("llama", rope(rope_type="dynamic", factor=2.0), "rotary scaling 'dynamic'"),
-    ("llama", {"mlp_bias": True}, "mlp_bias"),
-    ("gpt_neox", {}, "model_type 'gpt_neox' is none of llama, mistral"),
-]
 
 
 def made_of(kind: str, changes: dict[str, Any], folder: Path) -> tuple[Path, Any]:
@@ -61,9 +47,9 @@ def made_of(kind: str, changes: dict[str, Any], folder: Path) -> tuple[Path, Any
     return folder, type(model).from_pretrained(folder, dtype=torch.float32).eval()
 
 
-@pytest.fixture(scope="module", params=SHAPES)
+@pytest.fixture(scope="module", params=CASES["shapes of models"])
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return made_of(*SHAPES[request.param], tmp_path_factory.mktemp("shape"))
+    return made_of(*CASES["shapes of models"][request.param], tmp_path_factory.mktemp("shape"))
 
 
 def greedy(module: Any, prompt: list[int], limit: int) -> list[int]:
@@ -79,6 +65,8 @@ def test_log_probabilities_are_those_of_transformers(made: tuple[Path, Any]) -> 
     folder, module = made
     engine = load_engine(folder, [2], 16, "float32")
     assert isinstance(engine, TorchEngine)
+    fits = engine.model.shape.hidden == 192 and isinstance(compiled(torch.float32), Kernels)
+    assert engine.about()["kernels"] == ("compiled" if fits else "torch")
     prompts = PROMPTS
     for _ in range(2):
         groups = engine.generate_now(prompts, Sampling(12), 2, list(range(5)))
@@ -129,7 +117,7 @@ def test_training_has_the_gradients_of_transformers(made: tuple[Path, Any]) -> N
         assert torch.allclose(ours[name], parameter.grad, atol=max(1e-4 * scale, 1e-5)), name
 
 
-@pytest.mark.parametrize(("kind", "changes", "reason"), OTHERS)
+@pytest.mark.parametrize(("kind", "changes", "reason"), CASES["models of other shapes"])
 def test_other_models_fall_back_and_say_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, changes: Any, reason: str
 ) -> None:
@@ -141,3 +129,59 @@ def test_other_models_fall_back_and_say_why(
     assert isinstance(load_policy(folder, "float32"), TransformersPolicy)
     groups = engine.generate_now(PROMPTS, Sampling(20, temperature=0), 1, list(range(5)))
     assert [g[0].ids for g in groups] == [greedy(module, p, 20) for p in PROMPTS]
+
+
+# --- folders that cannot be loaded; weights files; which device and dtype are taken
+
+
+@pytest.mark.parametrize(("changes", "said"), CASES["folders that do not fit"])
+def test_what_does_not_fit_is_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    small_llama(259).save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    with pytest.raises(ModelError) as found:
+        load_engine(tmp_path, [2], 4, "float32")
+    assert said in str(found.value)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 60, -3])
+def test_a_file_that_is_cut_off_is_named(tmp_path: Path, keep: int) -> None:
+    path = tmp_path / "model.safetensors"
+    write_weights(path, {"a": torch.ones(100)})
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(ModelError, match=r"model\.safetensors: damaged"):
+        read_weights(path)
+
+
+def test_what_is_asked_for_is_taken_and_a_gpu_computes_in_bfloat16() -> None:
+    assert [choose_dtype(d, "cpu") for d in ("bfloat16", "float32")] == ["bfloat16", "float32"]
+    assert choose_dtype("auto", "cuda") == "bfloat16" and choose_device("cpu") == "cpu"
+    if torch.cuda.is_available():
+        assert choose_device("auto") == "cuda"
+    else:
+        assert choose_device("auto") == "cpu"
+        with pytest.raises(ModelError, match="torch sees no GPU"):
+            choose_device("cuda")
+
+
+def test_instructions_decide() -> None:
+    arm, emulated = {"architecture": "aarch64"}, {"architecture": "x86_64"}
+    amx, here = ({**emulated, name: True} for name in ("amx_bf16", "avx512_bf16"))
+    held = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    fast = [(amx, True, {}), (here, True, {}), (arm, True, {})]
+    # oneDNN says yes of emulation too
+    slow = [(emulated, True, {}), (amx, False, {}), (amx, True, held), (arm, None, {})]
+    slow += [({**here, "cpu_name": "Intel Xeon"}, True, {})]  # a virtual machine hides its AMX
+    assert [by_instructions(*case) for case in (*fast, *slow)] == [True] * 3 + [False] * 5
+
+
+def test_a_machine_that_cannot_compute_in_a_runs_dtype_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = {"config": {"engine": {"dtype": "bfloat16"}}}
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    config = load(SftRunConfig, None, [f"out={tmp_path}", "engine.device=cpu", "engine.threads=1"])
+    assert settled(config).engine.dtype == "bfloat16"
+    monkeypatch.setattr(runs, "computes_bfloat16", lambda: False)  # no such machine is at hand
+    with pytest.raises(ConfigError, match="torch cannot compute on this CPU"):
+        settled(config)
