@@ -5,19 +5,18 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from harness import needs_root, on_machine, running, usable
 from namespaces import is_root_without_namespaces
 
-from rollouts.sandbox import jail, launcher
-from rollouts.sandbox.model import LEVELS, Config, Level, Limits, SandboxError, closed_folder
+from rollouts.sandbox import jail
+from rollouts.sandbox.model import LEVELS, Config, Level, Limits, SandboxError
+from rollouts.sandbox.pool import check, placed
 
 NEW_ONE = (
     "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'print(6 * 7)'], check=True)"
@@ -36,97 +35,35 @@ for top in inside:
 """
 
 
-@pytest.fixture
-def environment(request: pytest.FixtureRequest) -> Generator[Path]:
-    """A virtual environment in a directory that every jail covers by one of its own."""
-    if not os.access(request.param, os.W_OK):
-        pytest.skip(f"{request.param} cannot be written to")
-    top = Path(tempfile.mkdtemp(prefix="assay-test-", dir=request.param))
-    if is_root_without_namespaces():
-        top.chmod(0o755)  # a jail runs as another user there
-    try:
-        made = [sys.executable, "-m", "venv", "--without-pip", str(top / "venv")]
-        subprocess.run(made, check=True)
-        yield top / "venv"
-    finally:
-        shutil.rmtree(top)
-
-
 @pytest.mark.parametrize(
-    ("environment", "level"),
-    [*(("/tmp", level) for level in LEVELS), ("/dev/shm", "full")],
-    indirect=["environment"],
+    ("place", "level"), [*(("/tmp", level) for level in LEVELS), ("/dev/shm", "full")]
 )
-def test_an_interpreter_under_a_temporary_folder_works(
-    environment: Path, level: Level, reached: str
+def test_an_interpreter_in_a_folder_that_a_jail_covers(
+    place: str, level: Level, reached: str
 ) -> None:
-    python = str(environment / "bin" / "python")
-    config = Config(
-        workers=1, stack=(), level=usable(level, reached), min_level="limits", python=python
-    )
-    with running(config) as (run, _):
-        assert run("import sys; print(sys.prefix)").stdout == f"{environment}\n"
-        broken = run("x = (")
-        assert (broken.status, "SyntaxError" in broken.stderr) == ("error", True), broken
-        again = run(NEW_ONE, limits=Limits(wall_s=60, work_files=1))
-        assert (again.status, again.stdout) == ("ok", "42\n"), again
-        if level != "limits" or jail.is_root():
-            assert run(SPOIL).stdout == ""
-        assert run(NEW_ONE).stdout == "42\n"
-
-
-def test_a_path_that_no_jail_can_show_is_said(reached: str) -> None:
-    usable("full", reached)
-    assert launcher.covered(["/usr/lib", "/tmp/venv/bin", "/tmpfile", "/sandboxes/bin"]) == ""
-    assert "/sandbox/venv/bin" in launcher.covered(["/usr/lib", "/sandbox/venv/bin"])
-    config = Config(workers=1, stack=(), env={"LD_LIBRARY_PATH": "/tmp"})
-    with pytest.raises(SandboxError, match="needs /tmp, where every call"), running(config):
-        pass
-
-
-@pytest.mark.parametrize("level", ["full", "confined"])
-def test_an_interpreter_that_is_gone_is_not_the_code_s_failure(
-    tmp_path: Path, level: Level, reached: str
-) -> None:
-    made = [sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")]
-    subprocess.run(made, check=True)
-    python = tmp_path / "venv" / "bin" / "python"
-    config = Config(workers=1, stack=(), level=usable(level, reached), python=str(python))
-    with running(config) as (run, _):
-        assert run("x = (").status == "error"
-        python.unlink()
-        lost = run("x = (")
-        assert lost.status == "sandbox_error" and str(python) in lost.why, lost
-        assert lost.exit_code is None
-        assert run("print(1)").stdout == "1\n"
-
-
-def test_a_jail_that_cannot_start_the_interpreter_refuses(tmp_path: Path) -> None:
-    """Its libraries may lie where a jail does not look; here the interpreter is a script."""
-    program = tmp_path / "python"
-    program.write_text(
-        f'#!/bin/sh\n[ "$2" = "print(6 * 7)" ] && exit 3\nexec {sys.executable} "$@"'
-    )
-    program.chmod(0o755)
-    patch = f"import sys; sys.executable = {str(program)!r}"
-    (tmp_path / "sitecustomize.py").write_text(patch)
-    env = {"PYTHONPATH": str(tmp_path), "LD_LIBRARY_PATH": str(tmp_path)}
-    config = Config(workers=1, stack=(), min_level="limits", env=env)
-    with pytest.raises(SandboxError, match="does not start inside the jail"), running(config):
-        pass
-
-
-def test_a_folder_that_other_users_cannot_enter_is_named() -> None:
-    with tempfile.TemporaryDirectory() as made:  # pytest's own folders are closed
-        top = Path(made).resolve()
-        if shut := closed_folder(str(top)):
-            pytest.skip(f"{shut} is closed")
-        (top / "shut" / "bin").mkdir(parents=True, mode=0o755)
-        top.chmod(0o755)
-        (top / "python").symlink_to(top / "shut" / "bin" / "python")
-        assert closed_folder(str(top / "python")) == ""
-        (top / "shut").chmod(0o750)
-        assert closed_folder(str(top / "python")) == str(top / "shut")
+    """It works, cannot be spoiled, and once it is gone that is not the code's failure."""
+    if not os.access(place, os.W_OK):
+        pytest.skip(f"{place} cannot be written to")
+    with tempfile.TemporaryDirectory(prefix="assay-test-", dir=place) as made:
+        if is_root_without_namespaces():
+            Path(made).chmod(0o755)  # a jail runs as another user there
+        words = [sys.executable, "-m", "venv", "--without-pip", f"{made}/venv"]
+        subprocess.run(words, check=True)
+        python = Path(made, "venv", "bin", "python")
+        known = {"level": usable(level, reached), "min_level": "limits", "python": str(python)}
+        with running(Config(workers=1, stack=(), **known)) as (run, _):
+            assert run("import sys; print(sys.prefix)").stdout == f"{made}/venv\n"
+            again = run(NEW_ONE, limits=Limits(wall_s=60, work_files=1))
+            assert (again.status, again.stdout) == ("ok", "42\n"), again
+            if level != "limits" or jail.is_root():
+                assert run(SPOIL).stdout == ""
+            broken = run("x = (")
+            assert (broken.status, "SyntaxError" in broken.stderr) == ("error", True), broken
+            if level != "limits":
+                python.unlink()
+                lost = run("x = (")
+                assert (lost.status, lost.exit_code) == ("sandbox_error", None), lost
+                assert str(python) in lost.why and run("print(1)").stdout == "1\n"
 
 
 def test_inputs_that_cannot_be_written_are_not_the_code_s_failure(run) -> None:
@@ -200,3 +137,92 @@ def test_an_older_landlock_still_confines() -> None:
         assert "PermissionError" in result.stderr
         assert run("print(open('/etc/shadow').read())").status == "error"
         assert result.layers["landlock_abi"] == 1
+
+
+# --- Directories that calls see without a copy: read only, by name, the same at every level
+
+LOOK = """
+import glob, os
+names = sorted(glob.glob('**/*.*', recursive=True))
+print(open('data.csv').read(), open('deep/er/x.txt').read(), names)
+print(sum(len(files) for _, _, files in os.walk('.')))
+"""
+SPOIL_FILES = """
+import os
+for path in {paths}:
+    for step in (lambda: open(path, 'r+').write('changed'), lambda: os.truncate(path, 0),
+                 lambda: os.chmod(path, 0o777), lambda: os.utime(path), lambda: os.remove(path),
+                 lambda: open(os.path.dirname(os.path.realpath(path)) + '/new', 'w')):
+        try: step()
+        except OSError: pass
+"""
+
+
+@pytest.fixture
+def lakes(tmp_path: Path) -> dict[str, str]:
+    """Two directories anybody may read, beside a third that nobody was given."""
+    above = tmp_path
+    while above.stat().st_mode & 0o005 != 0o005 and above != Path("/"):
+        above.chmod(0o755)
+        above = above.parent
+    for name in ("lake", "other", "gold"):
+        (tmp_path / name / "deep" / "er").mkdir(parents=True)
+        (tmp_path / name / "data.csv").write_text(f"{name} data")
+        (tmp_path / name / "deep" / "er" / "x.txt").write_text(f"{name} x")
+    for path in [tmp_path, *tmp_path.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return {name: str(tmp_path / name) for name in ("lake", "other")}
+
+
+def state(lakes: dict[str, str]) -> dict[str, tuple[str, int, int]]:
+    found = [p for top in lakes.values() for p in Path(top).rglob("*") if p.is_file()]
+    return {str(p): (p.read_text(), p.stat().st_mode, p.stat().st_mtime_ns) for p in found}
+
+
+@pytest.fixture(params=LEVELS)
+def level(request: pytest.FixtureRequest, reached: str) -> Level:
+    return usable(request.param, reached)
+
+
+def test_each_level_shows_the_same_files(level: Level, lakes: dict[str, str]) -> None:
+    before = state(lakes)
+    config = Config(workers=1, stack=(), level=level, min_level="limits", shared=lakes)
+    with running(config) as (run, _):
+        most = 3 if level == "confined" else 500  # links are not the code's own files
+        few = Limits(wall_s=30, work_files=most)
+        seen = run(LOOK + "import time; time.sleep(0.3)", limits=few, shared="lake")
+        names = "['data.csv', 'deep/er/x.txt', 'main.py']"
+        assert seen.stdout == f"lake data lake x {names}\n3\n", seen.stderr
+        folder = run("import os; os.chdir('in/put')\n" + LOOK, shared={"in/put": "lake"})
+        assert folder.stdout.splitlines()[1] == "2", folder.stderr
+        two = run(
+            "for d in 'ab': print(open(d + '/data.csv').read())\nopen('n', 'w').write('m')",
+            fetch=["*"],
+            shared={"a": "lake", "b": "other"},
+        )
+        assert (two.stdout, two.files) == ("lake data\nother data\n", {"n": b"m"}), two.stderr
+        replaced = run("print(open('data.csv').read())", {"data.csv": "mine"}, shared="lake")
+        assert replaced.stdout == "mine\n", replaced.stderr
+        if level != "limits" or jail.is_root():  # `limits` leaves it to the file permissions
+            run(SPOIL_FILES.format(paths=["data.csv", "deep/er/x.txt"]), shared="lake")
+            run(SPOIL_FILES.format(paths=["d/data.csv", "d/deep/er/x.txt"]), shared={"d": "lake"})
+            # Landlock does not cover chmod: `confined` leaves modes and times to the same user
+            whole = level != "confined" or jail.is_root()
+            kept = slice(None) if whole else slice(1)
+            after = state(lakes)
+            assert {p: after[p][kept] for p in after} == {p: before[p][kept] for p in before}
+        beside = Path(lakes["lake"]).parent / "gold" / "data.csv"
+        unasked = [str(beside), lakes["other"] + "/data.csv", "/.shared/other/data.csv"]
+        for path in unasked if level != "limits" else []:
+            assert run(f"open({path!r})", shared="lake").status == "error"
+        assert run("import os; print(os.listdir())").stdout == "['main.py']\n"
+
+
+def test_what_cannot_be_shared_is_said(lakes: dict[str, str]) -> None:
+    for shared, files, word in (
+        *(("none", {}, "sandbox.shared"), ({"../x": "lake"}, {}, "relative")),
+        ({"a": "lake", "a/b": "lake"}, {}, "side by side"),
+        ({"a": "lake"}, {"a/f": b""}, "read only"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            check("pass", files, (), placed(shared, Config(shared=lakes)))

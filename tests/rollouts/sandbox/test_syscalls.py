@@ -8,7 +8,7 @@ import functools
 import pytest
 from places import ROOT
 
-from assay.confine import ALLOW, AUDIT_ARCH, ERRNO, KILL, NUMBERS, encode
+from assay.confine import ALLOW, AUDIT_ARCH, ERRNO, KILL, NUMBERS
 from rollouts.sandbox.syscalls import Policy
 from rollouts.sandbox.syscalls import build as _build
 
@@ -44,16 +44,6 @@ def verdict(
 
 def answer(arch: str, name: str, *args: int, **options: Policy) -> int:
     return verdict(arch, NUMBERS[arch][name], *args, **options)
-
-
-@pytest.mark.parametrize("arch", ARCHES)
-def test_every_jump_stays_inside(arch: str) -> None:
-    program = build(Policy(sockets=False, own_pid=77), arch)
-    for at, (code, jt, jf, k) in enumerate(program):
-        reach = k if code == 0x05 else max(jt, jf)
-        assert at + 1 + reach < len(program) or code in (0x06, 0x20, 0x54)
-    assert len(program) < 4096
-    assert len(encode(program)) == 8 * len(program)
 
 
 @pytest.mark.parametrize("arch", ARCHES)
@@ -102,10 +92,3 @@ def test_without_namespaces(arch: str) -> None:
     ):
         error = errno.EACCES if name.startswith("socket") else errno.EPERM
         assert answer(arch, name, *args, policy=policy) == ERRNO | error
-
-
-def test_the_tables_agree_where_numbers_are_shared() -> None:
-    x86, arm = NUMBERS["x86_64"], NUMBERS["aarch64"]
-    late = {n for n, v in arm.items() if v >= 424}
-    assert late and all(x86[n] == arm[n] for n in late)
-    assert len(set(x86.values())) == len(x86) and len(set(arm.values())) == len(arm)
