@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from krama_data import cases, needs_krama
 from said import act
 from small_lake import CODE, PLAN, make_task
@@ -17,6 +19,9 @@ from thought_forms import filled
 from assay.family import THOUGHT, score_answer
 from assay.task import Task, json_line
 from rollouts.environments import ToolSettings
+from rollouts.krama import datawise
+from rollouts.krama.code_agent import read_answer, showing
+from rollouts.krama.datawise import SIGNALS, Stage, cells_of, parts_of, signal_of
 from rollouts.krama.index import index_lake
 from rollouts.krama.lake import answer_of, blocks, explain
 from rollouts.krama.script import task_text
@@ -87,17 +92,13 @@ def test_one_shot_gets_one_try_and_no_context_no_snippet(lake: Path) -> None:
 
 
 def test_code_that_was_only_thought_of_is_not_run(lake: Path) -> None:
-    for form in ("a python block in the thought", "opened by the template", "gpt-oss", "Hunyuan"):
-        run = play(
-            make_task(lake, "ds_guru_one_shot"), [filled(FORMS_OF_THOUGHT[form], PLAN + CODE)]
-        )
-        assert score_answer(make_task(lake, "x"), run.answer()).outcome == 1.0
+    thought = filled(FORMS_OF_THOUGHT["a python block in the thought"], PLAN + CODE)
+    run = play(make_task(lake, "ds_guru_one_shot"), [thought])
+    assert score_answer(make_task(lake, "x"), run.answer()).outcome == 1.0
     cut = f"<think>{PLAN}{CODE}"
     run = play(make_task(lake, "ds_guru_few_shot"), [cut, PLAN + CODE])
-    assert (
-        dict(run.errors) == {THOUGHT: 1}
-        and "before its reasoning did" in run.messages[3]["content"]
-    )
+    assert dict(run.errors) == {THOUGHT: 1}
+    assert "before its reasoning did" in run.messages[3]["content"]
     for agent in ("ds_guru_one_shot", "lake_script"):
         assert play(make_task(lake, agent), [cut]).notes["ended"] == THOUGHT
 
@@ -106,61 +107,50 @@ DEEP = "[" * 700 + "]" * 700
 
 
 def test_deeply_nested_output_of_a_pipeline_is_an_unreadable_answer(lake: Path) -> None:
-    task = make_task(lake, "ds_guru_few_shot")
-    for printed in (f'{{"main-task": {DEEP}}}', '{"main-task": [' * 700, "[" * 100_000):
+    task = make_task(lake, "ds_guru_one_shot")
+    for printed in (f'{{"main-task": {DEEP}}}', "[" * 100_000):
         run = play(task, [PLAN + f"```python\nprint({printed!r})\n```"])
         assert (run.failure, run.stop, run.notes["ended"]) == (None, "done", "no_answer")
         assert score_answer(task, run.answer()).outcome == 0.0
-    plan = f"```json\n{DEEP}\n```\n"
-    assert play(task, [plan + CODE]).failure is None
+    assert play(task, [f"```json\n{DEEP}\n```\n{CODE}"]).failure is None
 
 
 def test_odd_arguments_of_the_free_agent_are_answered_and_scored(lake: Path) -> None:
     task = make_task(lake, "lake_agent")
     calls = [
-        '{"name": "read", "arguments": {"path": "notes.txt", "start": 10000000000000000000}}',
-        f'{{"name": "read", "arguments": {{"path": "notes.txt", "start": 1{"0" * 4000}}}}}',
-        f'{{"name": "read", "arguments": {{"path": "notes.txt", "start": -1{"0" * 4000}}}}}',
-        f'{{"name": "final_answer", "arguments": {{"answer": {"[" * 400}{"]" * 400}}}}}',
-        '{"name": "read", "arguments": {"path": "\\ud83d"}}',
-        '{"name": "\\ud83d", "arguments": {}}',
-        '{"name": "run", "arguments": {"code": "print(1) # \\ud83d"}}',
-        '{"name": "final_answer", "arguments": {"answer": "\\ud83d"}}',
+        f'"read", "arguments": {{"path": "notes.txt", "start": -1{"0" * 4000}}}',
+        f'"final_answer", "arguments": {{"answer": {"[" * 400}{"]" * 400}}}',
+        *('"read", "arguments": {"path": "\\ud83d"}', '"\\ud83d", "arguments": {}'),
+        '"run", "arguments": {"code": "print(1) # \\ud83d"}',
+        '"final_answer", "arguments": {"answer": "\\ud83d"}',
     ]
-    run = play(task, [f"<tool_call>\n{call}\n</tool_call>" for call in calls], turns=20)
-    said = [str(m["content"]) for m in run.messages if m["role"] != "assistant"]
-    assert (run.failure, run.stop, run.turns) == (None, "done", 8)
-    assert "argument 'start' must be at most" in said[2]
-    assert dict(run.errors) == {"bad_arguments": 3, "bad_call": 1, "no_file": 1, "unknown_tool": 1}
+    run = play(task, [f'<tool_call>{{"name": {c}}}</tool_call>' for c in calls], turns=20)
+    assert (run.failure, run.stop, run.turns) == (None, "done", 6)
+    assert dict(run.errors) == {"bad_arguments": 1, "bad_call": 1, "no_file": 1, "unknown_tool": 1}
     score = score_answer(task, run.answer())
-    assert score.outcome == 0.0
     line = json_line(run.to_json(score, task))
-    assert json.loads(line)["messages"] == run.messages
+    assert score.outcome == 0.0 and json.loads(line)["messages"] == run.messages
 
 
 def test_the_free_agent_lists_peeks_reads_runs_and_answers(lake: Path) -> None:
-    write = FORMATS["hermes"].write
+    write, task = FORMATS["hermes"].write, make_task(lake, "lake_agent")
     code = CODE.removeprefix("```python\n").removesuffix("```")
-    run = play(
-        make_task(lake, "lake_agent"),
-        [
-            write("list_files", {"pattern": "rain*"}),
-            write("peek", {"path": "data/sites.csv"}) + write("read", {"path": "notes.txt"}),
-            write("read", {"path": "../../etc/passwd"}) + write("fly", {}) + write("peek", {}),
-            write("run", {"code": code}),
-            write("final_answer", {"answer": "1.5", "found": {"years": 30}}),
-        ],
-        turns=20,
+    peek, read = {"path": "data/sites.csv"}, {"path": "notes.txt", "start": 2}
+    replies = [
+        write("list_files", {"pattern": "rain*"}),
+        write("peek", peek) + write("read", read) + write("read", {"path": "../../etc/passwd"}),
+        write("run", {"code": code}),
+        write("final_answer", {"answer": "1.5", "found": {"years": 30}}),
+    ]
+    run = play(task, replies, turns=20)
+    listed, peeked, lines, outside, *_ = (
+        m["content"] for m in run.messages[2:] if m["role"] != "assistant"
     )
-    said = [m["content"] for m in run.messages if m["role"] != "assistant"]
-    assert "rain_amherst.csv" in said[2]
-    assert "sites.csv" not in said[2]
-    assert "column names in line 2" in said[3]
-    assert "[number_mark]" in said[3]
-    assert "Rain is in inches." in said[4]
-    assert "there is no file" in said[5]
-    assert dict(run.errors) == {"no_file": 1, "unknown_tool": 1, "bad_arguments": 1}
-    score = score_answer(make_task(lake, "lake_agent"), run.answer())
+    assert "rain_amherst.csv" in listed and "sites.csv" not in listed
+    assert "column names in line 2" in peeked and "[number_mark]" in peeked
+    assert "M is missing." in lines and "Rain is in inches." not in lines
+    assert "there is no file" in outside and dict(run.errors) == {"no_file": 1}
+    score = score_answer(task, run.answer())
     assert (score.outcome, score.parts["subtask_credit"]) == (1.0, 1.0)
 
 
@@ -192,39 +182,201 @@ def test_the_last_line_is_the_answer_and_the_others_are_results_of_steps(lake: P
     score = score_answer(task, run.answer())
     assert (run.turns, run.stop, run.notes["ended"]) == (1, "done", "ran")
     assert (score.outcome, score.reward, score.parts["subtask_credit"]) == (1.0, 1.0, 1.0)
-    wrong = score_answer(make_task(Path("x"), "lake_script", answer=9.9), run.answer())
+    wrong = score_answer(make_task(lake, "lake_script", answer=9.9), run.answer())
     assert (wrong.outcome, wrong.reward) == (0.0, pytest.approx(0.2))
-
-
-def test_what_was_printed_before_an_error_is_credited_and_is_no_answer(lake: Path) -> None:
-    task = make_task(lake, "lake_script", answer=30)
+    # what was printed before an error is credited and is no answer
     run = play(task, [f"```python\n{LOAD}raise ValueError\n```"])
-    score = score_answer(task, run.answer())
+    score = score_answer(make_task(lake, "lake_script", answer=30), run.answer())
     assert (run.notes["ended"], score.outcome, score.parts["answered"]) == ("error", 0.0, 0.0)
     assert score.parts["subtask_credit"] == 1.0
-
-
-@pytest.mark.parametrize(
-    ("reply", "ended"),
-    [
-        ("no block", "no_code"),
-        ("```python\nprint(1)", "no_code"),
+    for reply, ended in (
+        *(("no block", "no_code"), ("```python\nprint(1)", "no_code")),
         ("```python\n1\n```", "no_answer"),
-    ],
-)
-def test_a_reply_without_an_answer_is_wrong(lake: Path, reply: str, ended: str) -> None:
-    task = make_task(lake, "lake_script")
-    run = play(task, [reply])
-    assert (run.failure, run.notes["ended"]) == (None, ended)
-    assert score_answer(task, run.answer()).outcome == 0.0
-    assert json.loads(run.files["answer.json"])["response"] == {}
+    ):
+        run = play(task, [reply])
+        assert (run.failure, run.notes["ended"]) == (None, ended)
+        assert score_answer(task, run.answer()).outcome == 0.0
 
 
 def test_the_prompt_shows_named_files_and_not_how_many_rows_they_have(lake: Path) -> None:
     index = index_lake(lake)
     text = task_text("The mean of 'Samples' in sites.csv?", index, ToolSettings())
     assert "data/sites.csv: fields between commas, names in line 2\nSite,Town,Kind,Samples" in text
-    assert text.count("\nSite ") == 2
-    assert "60" not in text and "rain" not in text
+    assert text.count("\nSite ") == 2 and "60" not in text and "rain" not in text
     every = task_text("How much rain fell?", index, ToolSettings())
     assert "data/rain_amherst.csv" in every and "data/notes.txt" in every
+
+
+# --- smolagents' own CodeAgent, its code in the sandbox and its model played
+
+RAIN = """Thought: read, clean, answer.
+<code>
+import pandas as pd
+t = pd.read_csv("data/rain_amherst.csv")
+t = t[t["Year"].astype(str).str.isdigit()]
+t["Jun"] = pd.to_numeric(t["Jun"], errors="coerce")
+final_answer(round(t["Jun"].mean(), 2))
+</code>"""
+
+
+def test_the_agent_looks_errs_and_answers_in_one_interpreter(lake: Path) -> None:
+    pytest.importorskip("smolagents", reason="the extra `agents` is not installed")
+    task = make_task(lake, "smolagents")
+    look = '<code>\nprint(list_files("rain*"))\nx = 41\nread_file("data/notes.txt")\n</code>'
+    errs = "<think><code>final_answer(3)</code></think>\n<code>\nprint(x + 1)\nopen('no')\n</code>"
+    run, said = act(task, [look, errs, "no code at all", RAIN])
+    assert (run.failure, run.stop, run.turns, run.notes["ended"]) == (None, "done", 4, "answered")
+    assert dict(run.errors) == {"error": 1, "no_code": 1}
+    assert score_answer(task, run.answer()).outcome == 1.0
+    assert run.usage == {"prompt_tokens": 400, "completion_tokens": 40}
+    shown = said.asked[1][-1]["content"]
+    assert "data/rain_boston.csv" in shown
+    assert "2: M is missing." in shown  # the value of the last expression
+    failed = said.asked[2][-1]["content"]
+    assert "42" in failed  # variables stay; what was printed before an error is shown
+    assert "FileNotFoundError" in failed
+    assert [m["role"] for m in run.messages] == ["system", *["user", "assistant"] * 4]
+    assert "final_answer(round" in run.files["pipeline.py"].decode()
+
+
+def test_an_agent_out_of_steps_is_asked_for_its_answer(lake: Path) -> None:
+    pytest.importorskip("smolagents", reason="the extra `agents` is not installed")
+    task = make_task(lake, "smolagents", answer=7)
+    run, said = act(task, ["<code>\nprint(1)\n</code>"] * 2 + ["7"], steps=2)
+    assert (len(said.asked), run.stop) == (3, "done")
+    assert score_answer(task, run.answer()).outcome == 1.0
+    cut, _ = act(task, ["<code>\nprint(1)\n</code>"], turns=2)
+    assert (cut.stop, cut.notes["ended"], cut.failure) == ("turns", "no_answer", None)
+    assert score_answer(task, cut.answer()).outcome == 0.0
+
+
+def test_an_agent_saves_a_prediction_of_a_table_task(tmp_path: Path) -> None:
+    pytest.importorskip("smolagents", reason="the extra `agents` is not installed")
+    (tmp_path / "data.csv").write_text("a\n1\n", encoding="utf-8")
+    asked, files = [{"role": "user", "content": "Copy it."}], {"data.csv": f"{tmp_path}/data.csv"}
+    task = Task("t", "table", "IF", "heldout", asked, {}, tools=("smolagents",), files=files)
+    save = "open('prediction.csv', 'w').write(open('data.csv').read())"
+    run, said = act(task, [f"<code>\n{save}\n</code>", "<code>\nfinal_answer('saved')\n</code>"])
+    assert (run.failure, run.files) == (None, {"prediction.csv": b"a\n1\n"})
+    assert run.notes["ended"] == "answered"
+    assert "holds the files: data.csv" in said.asked[0][-1]["content"]
+
+
+def value_of(code: str) -> str | None:
+    """What a cell of this code shows, run here."""
+    shown = showing(code)
+    if shown is None:
+        return None
+    exec(compile(shown, "cell", "exec"), {})
+    return Path("_shown.txt").read_text("utf-8")
+
+
+def test_the_value_of_a_cells_last_expression_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert value_of("x = 2\nx + 1  # three") == "3"
+    assert value_of("f = lambda a: a\nf(\n  'ä'\n)\n") == "ä"
+    assert value_of("from __future__ import annotations\n1;") == "1"
+    assert value_of("print(end='')") == ""
+    for code in ("x = 1", "x = 1; x", "def f(): pass", "1 +", "", "\0", "for i in (): i"):
+        assert value_of(code) is None
+
+
+@given(st.text(), st.binary())
+def test_nothing_that_a_model_wrote_breaks_the_reading(code: str, left: bytes) -> None:
+    shown = showing(code)
+    if shown is not None:
+        compile(shown, "cell", "exec")
+    json.dumps(read_answer(left))
+
+
+# --- DatawiseAgent's loop: its stages, transitions and bounds, over real notebooks
+
+GOAL = "```markdown\n[STEP GOAL]: {}\n```\n"
+CELL = "```python\n{}\n```\n"
+DONE = "<fulfilled>\n```markdown\nIt is <answer>1.5</answer>.\n```"
+
+
+def stages(run: object) -> list[tuple[str, str]]:
+    return [(r["stage"], r["signal"]) for r in run.tool_calls if "stage" in r]  # type: ignore[attr-defined]
+
+
+def test_a_failed_cell_is_mended_and_the_repair_leaves_the_notebook(lake: Path) -> None:
+    task = make_task(lake, "datawise")
+    replies = [
+        GOAL.format("load") + CELL.format("x = 3\nprint('first')"),
+        "<await>\n" + CELL.format("print(x)") + CELL.format("nothing") + CELL.format("print(8)"),
+        "<await>\n" + CELL.format("print('looking', x)"),
+        "<end_debug>\n" + CELL.format("x = 99"),
+        "<debug_success>\n```markdown\nnothing is no name\n```\n" + CELL.format("print(x + 1)"),
+        "<end_step>",
+        DONE,
+    ]
+    run, said = act(task, replies)
+    assert (run.failure, run.stop, run.turns, run.ids) == (None, "done", 7, [])
+    assert stages(run) == [
+        ("begin", "await"),
+        ("execute", "await"),
+        ("debug", "await"),
+        ("debug", "end_debug"),
+        ("filter", "debug_success"),
+        ("execute", "end_step"),
+        ("plan", "fulfilled"),
+    ]
+    assert run.errors == {"error": 1}
+    assert "not run: a cell before it failed" in said.asked[2][-1]["content"]
+    assert "looking 3" in said.asked[3][-1]["content"]
+    after = said.asked[5][-1]["content"]  # after the filter: run anew, the repair gone
+    for shown in ("first", "Output:\n4", "The current goal is: load"):
+        assert shown in after
+    assert "looking" not in after and "x = 99" not in after
+    assert score_answer(task, run.answer()).outcome == 1.0
+    assert run.usage["prompt_tokens"] == 700
+
+
+def test_a_step_is_replaced_with_its_cells_and_variables(lake: Path) -> None:
+    replies = [
+        GOAL.format("one") + CELL.format("x = 1"),
+        "<next_step>\n" + GOAL.format("two") + CELL.format("x = 2; wrong = True"),
+        "<replace_step>\n" + GOAL.format("other") + CELL.format("print(x, 'wrong' in globals())"),
+        DONE,
+    ]
+    turns = [one for reply in replies for one in (reply, "<end_step>")][:-1]
+    run, said = act(make_task(lake, "datawise"), turns)
+    after = said.asked[5][-1]["content"]
+    assert "Output:\n1 False" in after and "two" not in after
+    assert "The current goal is: other" in after and run.stop == "done"
+
+
+def test_bounds_of_the_loop_end_it(lake: Path) -> None:
+    """A model that always says the same: 6 executions of a step at most, 8 messages of a repair,
+    two failed repairs of a step, 15 plans and executions."""
+    task = make_task(lake, "datawise")
+    run, _ = act(task, [GOAL.format("x") + CELL.format("pass")])
+    assert stages(run).count(("execute", "await")) == 12
+    assert [s for s, _ in stages(run)].count("plan") == 2
+    assert (len(stages(run)), run.stop, run.notes["ended"]) == (15, "done", "no_answer")
+    run, _ = act(task, ["<debug_failure>\n" + CELL.format("1 / 0")], turns=60)
+    kinds = [s for s, _ in stages(run)]
+    assert kinds[:11] == ["begin", *["debug"] * datawise.REPAIRS, "filter", "execute"]
+    assert run.stop in ("done", "turns")
+    assert score_answer(task, run.answer()).outcome == 0.0
+
+
+def test_cells_and_signals_of_a_message() -> None:
+    text = "<end_step>\nwords\n```markdown\n<await>\n```\n```py\nprint('```')\n\nx\n``` \n```\ny"
+    found = [(False, "<await>"), (True, "print('```')\n\nx"), (True, "y")]
+    assert [(c.code, c.text) for c in cells_of(text)] == found
+    (cell,) = cells_of("<fulfilled> It is done.")
+    assert (cell.code, cell.text) == (False, "It is done.") and cells_of("<end_step>\n") == []
+    assert signal_of("execute", text) == "end_step" and signal_of("plan", "no") == "replace_step"
+    assert signal_of("execute", "[AWAIT] go on") == "await"
+
+
+@given(st.text(alphabet="`<>\n pyawit[]"), st.sampled_from(list(SIGNALS)))
+def test_any_text_is_read(text: str, stage: Stage) -> None:
+    assert signal_of(stage, text) in SIGNALS[stage]
+    kept = [line for _, body in parts_of(text) for line in body.split("\n") if line.strip()]
+    assert set(kept) <= set(text.splitlines())
+    cells_of(text)
