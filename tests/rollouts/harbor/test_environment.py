@@ -25,14 +25,8 @@ def run(folder: Path, agent: str, out: Path, *words: str) -> dict[str, Any]:
     program = str(Path(sys.executable).with_name("harbor"))
     job = ["run", "-p", str(folder), "-a", agent, "-o", str(out), "--job-name", agent, "-q"]
     more = ["-n", "2", "-e", ENVIRONMENT, "--environment-kwarg", f"python={PYTHON}", *words]
-    done = subprocess.run(
-        [program, *job, *more],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=out,
-    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([program, *job, *more], env=env, capture_output=True, text=True, cwd=out)
     found = {p.parent.name: json.loads(p.read_text()) for p in (out / agent).glob("*/result.json")}
     assert found, done.stdout + done.stderr
     return found
@@ -51,25 +45,22 @@ def test_oracle_earns_one_and_nop_nothing(tmp_path: Path) -> None:
             assert result["verifier_result"]["rewards"]["reward"] == outcome
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (
-            ("environment/Dockerfile", "WORKDIR", "RUN apt-get install -y gcc\nWORKDIR"),
-            "builds no image",
-        ),
-        (("task.toml", "no-network", "public"), "the jail has no network"),
-        (("environment/Dockerfile", "3.11", "3.5"), "Python 3.5"),
-    ],
-)
+NEVER_RUN = [
+    ("environment/Dockerfile", "WORKDIR", "RUN apt-get install -y gcc\nWORKDIR", "no image"),
+    ("task.toml", "no-network", "public", "the jail has no network"),
+    ("environment/Dockerfile", "3.11", "3.5", "Python 3.5"),
+]
+
+
+@pytest.mark.parametrize(("file", "old", "new", "said"), NEVER_RUN)
 def test_what_the_jail_cannot_honour_is_never_run(
-    tmp_path: Path, change: tuple[str, str, str], said: str
+    tmp_path: Path, file: str, old: str, new: str, said: str
 ) -> None:
     folder = exported("harbor", tmp_path, own_tasks(1))
     (folder / "refused.jsonl").unlink()
     (directory,) = folder.iterdir()
-    path = directory / change[0]
-    path.write_text(path.read_text().replace(change[1], change[2], 1))
+    path = directory / file
+    path.write_text(path.read_text().replace(old, new, 1))
     (result,) = run(folder, "oracle", tmp_path).values()
     assert said in result["exception_info"]["exception_message"]
     assert not (result.get("verifier_result") or {}).get("rewards")
