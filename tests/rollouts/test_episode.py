@@ -14,12 +14,15 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from asking import chat_rollout
+from collections.abc import Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from assay.family import score_answer
-from assay.task import Score, Task, TaskError, derive_seed
+from assay.task import Answer, Score, Task, TaskError, derive_seed
 from rewards.score import rollout_answer
-from rollouts.conversation import ChatReply, TokenConversation
+from rollouts.conversation import ChatReply
 from rollouts.engines.scripted import ScriptedEngine, Turn
 from rollouts.environment import (
     Budget,
@@ -31,6 +34,7 @@ from rollouts.environment import (
 )
 from rollouts.episode import Episode, rollout
 from rollouts.prompts import ChatTokenizer
+from rollouts.sampler import Allowance, Answers, Asked, Each, Plan, chunks, sample
 from rollouts.tool_calls import FORMATS, ToolSpec
 from rollouts.trajectory import (
     KEPT_FILE,
@@ -49,13 +53,10 @@ ECHO = ToolSpec("echo", "Say it again.", {"type": "object", "properties": {}})
 class Echo:
     """Answers every call with `heard N`; breaks or is satisfied where the script asks for it."""
 
-    opened = 0
-
     def __init__(self, task: Task, sample: int, seed: int) -> None:
         self.task, self.heard, self.closed = task, 0, False
 
     async def open(self) -> EpisodeStart:
-        Echo.opened += 1
         return EpisodeStart(self.task.prompt, [ECHO])
 
     async def reply(self, said: ModelTurn) -> Reply:
@@ -180,27 +181,20 @@ def test_a_call_that_was_cut_off_is_answered_and_counted(tiny_folder: Path) -> N
     assert "not finished" in answers[0] and answers[1:] == ["heard 2", "heard 3"]
     # the stop token that the model did not write stands there, without loss
     first = t.loss_mask.index(0, t.prompt_length)
+    assert first == t.prompt_length + LONG.max_new_tokens
     assert t.ids[first] == ChatTokenizer(tiny_folder).stop_ids[0]
 
 
-def test_a_broken_environment_is_tried_again_and_is_no_outcome(tiny_folder: Path) -> None:
-    Echo.opened = 0
-    (bad,), (good,) = run(tiny_folder, ["fire", "go"])
-    assert Echo.opened == 3
-    assert bad.stop == "error" and "on fire" in (bad.failure or "") and bad.notes["retried"]
-    assert good.failure is None and good.stop == "eos"
-    score = score_answer(task_of("x"), bad.answer())
-    assert score.outcome is None and score.reward is None and "on fire" in score.why
-
-
 class Fragile(Echo):
-    """Has a bug: it cannot stand some words. Counts how often it was closed."""
+    """Cannot stand some words. Counts how often it was closed."""
 
     closed_by: ClassVar[Counter[str]] = Counter()
 
     async def open(self) -> EpisodeStart:
         if "shut" in self.task.prompt[0]["content"]:
             raise KeyError("opened")
+        if "bad" in self.task.id:
+            raise TaskError("file x is not there; build the tasks again")
         return await super().open()
 
     async def reply(self, said: ModelTurn) -> Reply:
@@ -215,40 +209,36 @@ class Fragile(Echo):
         return await super().close()
 
 
-WORDS = {"shut": "KeyError: 'opened'", "odd": "RecursionError: maximum", "stuck": "ZeroDivision"}
+WORDS = {"fire": "the machine room is on fire", "shut": "bug: KeyError: 'opened'"}
+WORDS |= {"odd": "bug: RecursionError: maximum", "stuck": "bug: ZeroDivisionError"}
 
 
-def test_a_bug_ends_its_own_episode_and_is_reported(tiny_folder: Path) -> None:
-    Fragile.closed_by = Counter()
+def test_what_breaks_ends_its_own_episode_and_is_no_outcome(tiny_folder: Path) -> None:
+    """Each is tried twice, and closed as often."""
+    Fragile.closed_by.clear()
     words = [*WORDS, "go"]
     found = {t.task_id: t for (t,) in run(tiny_folder, words, maker=Fragile, names=words)}
     assert (found["go"].failure, found["go"].turns, found["go"].stop) == (None, 3, "eos")
     for word, said in WORDS.items():
         bad = found[word]
-        assert bad.stop == "error" and (bad.failure or "").startswith(f"bug: {said}")
-        assert "Traceback" in bad.notes["bug"] and "test_episode.py" in bad.notes["bug"]
-        assert score_answer(task_of("x"), bad.answer()).outcome is None
-    # each was tried twice, and closed as often
-    assert Fragile.closed_by == {"shut": 2, "odd": 2, "stuck": 2, "go": 1}
+        assert bad.stop == "error" and said in (bad.failure or "") and bad.notes["retried"]
+        assert ("Traceback" in bad.notes.get("bug", "")) == (word != "fire")
+        score = score_answer(task_of("x"), bad.answer())
+        assert score.outcome is None and score.reward is None and said in score.why
+    assert Fragile.closed_by == dict.fromkeys(WORDS, 2) | {"go": 1}
 
 
 def test_bad_input_still_ends_the_run_and_closes_what_was_opened(tiny_folder: Path) -> None:
-    Fragile.closed_by = Counter()
-
-    class Refused(Fragile):
-        async def open(self) -> EpisodeStart:
-            if self.task.id == "bad":
-                raise TaskError("file x is not there; build the tasks again")
-            return await super().open()
-
+    Fragile.closed_by.clear()
     with pytest.raises(TaskError, match="build the tasks again"):
-        run(tiny_folder, ["go", "go"], maker=Refused, names=["bad", "good"])
+        run(tiny_folder, ["go", "go"], maker=Fragile, names=["bad", "good"])
     assert Fragile.closed_by == {"bad": 1, "good": 1}
+    with pytest.raises(TaskError, match="task t0 needs echo"):
+        run(tiny_folder, ["x"], maker=None)
 
 
-@pytest.mark.parametrize("way", ["rollout", "chat_rollout"])
-def test_a_cancelled_run_closes_every_environment(tiny_folder: Path, way: str) -> None:
-    Fragile.closed_by = Counter()
+def test_a_cancelled_run_closes_every_environment(tiny_folder: Path) -> None:
+    Fragile.closed_by.clear()
     waiting = asyncio.Event()
 
     class Slow(Fragile):
@@ -258,12 +248,8 @@ def test_a_cancelled_run_closes_every_environment(tiny_folder: Path, way: str) -
             return Reply()
 
     async def go() -> None:
-        tokenizer = ChatTokenizer(tiny_folder)
-        engine, tasks = ScriptedEngine(script, tokenizer), [task_of("go", "a"), task_of("go", "b")]
-        step: Any = {
-            "rollout": lambda: rollout(tasks, engine, tokenizer, LONG, 1, 0, maker=Slow),
-            "chat_rollout": lambda: chat_rollout(tasks, Chat(), LONG, 1, 7, maker=Slow),
-        }[way]()
+        words, tasks = ChatTokenizer(tiny_folder), [task_of("go", "a"), task_of("go", "b")]
+        step = rollout(tasks, ScriptedEngine(script, words), words, LONG, 1, 0, maker=Slow)
         running = asyncio.ensure_future(step)
         await waiting.wait()
         await asyncio.sleep(0)
@@ -273,11 +259,6 @@ def test_a_cancelled_run_closes_every_environment(tiny_folder: Path, way: str) -
 
     asyncio.run(go())
     assert Fragile.closed_by == {"a": 1, "b": 1}
-
-
-def test_tools_without_an_environment_are_refused(tiny_folder: Path) -> None:
-    with pytest.raises(TaskError, match="task t0 needs echo"):
-        run(tiny_folder, ["x"], maker=None)
 
 
 class Chat:
@@ -299,47 +280,33 @@ def test_an_endpoint_goes_through_the_same_loop() -> None:
     assert json.loads(asked["tool_calls"][0]["function"]["arguments"]) == {"a": 1}
 
 
-def test_a_changed_prefix_is_noticed(tiny_folder: Path) -> None:
-    talk = TokenConversation(ChatTokenizer(tiny_folder))
-    talk.start(EpisodeStart([{"role": "user", "content": "x"}]))
-    talk.prompt()
-    talk.ids[0] += 1
-    with pytest.raises(AssertionError, match="prefix"):
-        talk.prompt()
-
-
 class Draws:
     """An engine whose words show what they are drawn from; notes what it was asked."""
 
     def __init__(self, tokenizer: ChatTokenizer) -> None:
         self.tokenizer, self.asked = tokenizer, []
 
-    async def generate(
-        self, prompts: Any, sampling: Sampling, n: int, seeds: Any
-    ) -> list[list[Completion]]:
+    async def generate(self, prompts: Any, sampling: Any, n: int, seeds: Any) -> Any:
         self.asked.append((len(prompts), n))
-        groups = []
-        for seed in seeds:
-            words = [f"{derive_seed(seed, j)} {CALL('echo', {})}" for j in range(n)]
-            ids = [self.tokenizer.answer(word) for word in words]
-            groups.append([Completion(i, [0.0] * len(i), [0.0] * len(i), "eos") for i in ids])
-        return groups
+        words = [[f"{derive_seed(seed, j)} {CALL('echo', {})}" for j in range(n)] for seed in seeds]
+        ids = [[self.tokenizer.answer(word) for word in group] for group in words]
+        return [[Completion(i, [0.0] * len(i), [0.0] * len(i), "eos") for i in g] for g in ids]
 
 
 class Once(Echo):
     """Breaks in the first attempt of sample 2."""
 
-    broken: ClassVar[bool] = False
-
-    async def reply(self, said: ModelTurn) -> Reply:
-        if self.sample == 2 and not Once.broken:
-            Once.broken = True
-            raise EnvironmentFailure("once")
-        return await super().reply(said)
+    broken: ClassVar[list[int]] = []
 
     def __init__(self, task: Task, sample: int, seed: int) -> None:
         super().__init__(task, sample, seed)
         self.sample = sample
+
+    async def reply(self, said: ModelTurn) -> Reply:
+        if self.sample == 2 and not Once.broken:
+            Once.broken.append(2)
+            raise EnvironmentFailure("once")
+        return await super().reply(said)
 
 
 def test_a_sample_draws_the_same_beside_others_alone_and_tried_again(tiny_folder: Path) -> None:
@@ -354,32 +321,113 @@ def test_a_sample_draws_the_same_beside_others_alone_and_tried_again(tiny_folder
 
     four, asked = drawn(4, Echo)
     assert asked == [(1, 4), (4, 1)]  # one prefill, then each alone
-    assert len({tuple(t) for t in four}) == 4
-    assert drawn(1, Echo)[0] == four[:1]
+    assert len({tuple(t) for t in four}) == 4 and drawn(1, Echo)[0] == four[:1]
     beside = run(tiny_folder, ["go", "stall", "plain", "go"], n=2)[0]
     assert [t.ids for t in run(tiny_folder, ["go"], n=2)[0]] == [t.ids for t in beside]
-    Once.broken = False
-    assert drawn(4, Once)[0] == four  # sample 2 was tried again
+    Once.broken.clear()
+    assert drawn(4, Once)[0] == four and Once.broken  # sample 2 was tried again
 
 
-# --- what a rollout's row keeps ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_rollouts_short_files_are_scored_again(kept: bool) -> None:
+def test_a_rollouts_short_files_are_scored_again() -> None:
     """A row says what files of text held; of a longer or a binary one it says the size."""
-    gold = {"kind": "if", "targets": ["y"]}
-    files = {"prediction.csv": b"y\n1\n" if kept else b"\xff\xfe"}
-    run = Trajectory("t", 0, [], [], [], [], "eos", "done", 0, files=files)
-    task = Task("t", "table", "class_if", "train", [], gold, tools=("python",))
-    row = json.loads(json.dumps(run.to_json(Score(0.0, 0.0, {}, "x"), task)))
-    assert row["files"] == {"prediction.csv": len(files["prediction.csv"])}
-    answer = rollout_answer(row)
-    assert (answer.failure is None) is kept
-    assert answer.files == (files if kept else {})
+    task = Task(
+        "t", "table", "class_if", "train", [], {"kind": "if", "targets": ["y"]}, tools=("python",)
+    )
+    for data, kept in ((b"y\n1\n", True), (b"\xff\xfe", False)):
+        files = {"prediction.csv": data}
+        run = Trajectory("t", 0, [], [], [], [], "eos", "done", 0, files=files)
+        row = json.loads(json.dumps(run.to_json(Score(0.0, 0.0, {}, "x"), task)))
+        assert row["files"] == {"prediction.csv": len(data)}
+        answer = rollout_answer(row)
+        assert (answer.failure is None) is kept and answer.files == (files if kept else {})
+    most = b"x" * (KEPT_FILE - 2) + "é".encode()
+    found = file_texts({"a": most, "b": b"x" * (KEPT_FILE + 1), "c": b""})
+    assert found == {"a": most.decode(), "c": ""}
 
 
-def test_files_up_to_the_bound_are_kept_as_text() -> None:
-    bound = KEPT_FILE - len("é".encode())
-    files = {"a": b"x" * bound + "é".encode(), "b": b"x" * (KEPT_FILE + 1), "c": b""}
-    assert file_texts(files) == {"a": "x" * bound + "é", "c": ""}
+# --- The sampler: what is asked together, what is left out, and when nothing more is asked
+
+
+def some_tasks(count: int) -> list[Task]:
+    prompt = [{"role": "user", "content": "x" * 40}]
+    return [Task(f"t{i}", "refinement", "a", "heldout", prompt, {}) for i in range(count)]
+
+
+def wanted(count: int, **more: Any) -> Asked:
+    plan = Plan(100)
+    return Asked(some_tasks(count), lambda task: plan, Sampling(0), **more)
+
+
+class Counts:
+    """Answers with a usage; remembers how many requests were side by side."""
+
+    def __init__(self, costs: Sequence[int] = (5,)) -> None:
+        self.costs, self.count, self.now, self.most = costs, 0, 0, 0
+
+    async def chat(self, *_: Any) -> ChatReply:
+        cost = self.costs[self.count % len(self.costs)]
+        self.count, self.now = self.count + 1, self.now + 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0)
+        self.now -= 1
+        return ChatReply("a", [], "eos", {"prompt_tokens": 10, "completion_tokens": cost})
+
+
+def answers(what: Asked, model: Any, allowance: Allowance | None = None) -> list[Trajectory]:
+    runs: list[Trajectory] = []
+    sample(what, model, lambda task, run: runs.append(run), allowance)
+    return runs
+
+
+def test_only_what_is_missing_is_asked() -> None:
+    chat = Counts()
+    done = frozenset([("t0", 1), ("t2", 0)])
+    runs = answers(wanted(3, n=2, done=done), Each(chat, None, 2))
+    found = sorted((r.task_id, r.sample) for r in runs)
+    assert found == [("t0", 0), ("t1", 0), ("t1", 1), ("t2", 1)]
+    assert chat.count == 4 and chat.most == 2
+
+
+def test_who_is_decoded_together_depends_on_no_answer_that_is_there() -> None:
+    whole = chunks(wanted(10, n=2), 8)
+    assert [[t.id for t in part] for part in whole] == [
+        [f"t{i}" for i in range(at, min(at + 4, 10))] for at in (0, 4, 8)
+    ]
+    assert chunks(wanted(10, n=2, done=frozenset([("t0", 0), ("t0", 1)])), 8) == whole
+    assert chunks(wanted(6, n=2), 8)[0] == whole[0]  # more tasks come later
+
+
+def test_answers_without_a_model_are_made_before_one_is_kept() -> None:
+    def answer(task: Task) -> Answer:
+        if task.id == "t2":
+            raise TaskError("no gold")
+        return Answer("a")
+
+    runs: list[Trajectory] = []
+    with pytest.raises(TaskError, match="no gold"):
+        sample(wanted(3), Answers(answer), lambda task, run: runs.append(run))
+    assert runs == []
+    sample(wanted(2), Answers(lambda task: Answer("a")), lambda task, run: runs.append(run))
+    assert [(run.text, run.ids, run.stop) for run in runs] == [("a", [], "eos")] * 2
+
+
+COSTS = st.lists(st.integers(1, 100), min_size=1, max_size=12)
+
+
+@settings(deadline=None, max_examples=40)
+@given(costs=COSTS, limit=st.integers(1, 900), side=st.integers(1, 8))
+def test_a_limit_is_passed_only_by_an_answer_dearer_than_all_before(
+    costs: list[int], limit: int, side: int
+) -> None:
+    runs = answers(wanted(20), Each(Counts(costs), None, 1), Allowance(tokens=limit))
+    *before, _ = [10 + run.usage["completion_tokens"] for run in runs]
+    assert not before or sum(before) + max(before) <= limit
+    # answers that cost alike never pass it; the first is always asked for
+    cost, allowance = costs[0], Allowance(tokens=limit)
+    runs = answers(wanted(20), Each(Counts([cost]), None, side), allowance)
+    assert len(runs) == max(1, min(20, limit // (10 + cost)))
+    assert allowance.read + allowance.written == (10 + cost) * len(runs)
+    assert allowance.reached == (len(runs) < 20)
+    # what is asked is set aside by its tokens and the price of each kind
+    first = asyncio.run(Allowance(price=(1.0, 3.0)).begin(limit, cost))
+    assert first == (limit + cost, pytest.approx((limit + 3 * cost) / 1e6))

@@ -152,11 +152,7 @@ def test_prompt_answer_and_what_follows_are_the_templates_own_ids(
     assert ids == chat.prompt(turns[:3])
     ids += chat.answer(second) + chat.follow(turns[4:], True)
     assert ids == by_template(chat, turns, True)
-
-
-@pytest.mark.parametrize(("kind", "family"), PAIRS)
-def test_a_turn_ends_with_what_the_template_writes(made: Made, kind: str, family: str) -> None:
-    chat = made(kind, family)
+    # a turn ends with what the template writes, also where it was cut
     end = {**ENDS, "qwen3": "<|im_end|>"}.get(family, "</s>")
     number = chat._tokenizer.convert_tokens_to_ids(end)
     assert chat.stop_ids[0] == chat.answer("x")[-1] == number
@@ -203,13 +199,6 @@ def test_a_template_that_cannot_be_followed_says_so(made: Made, template: Any, s
         made("bytes", "yi", template).follow([user("b")], True)
 
 
-def test_nothing_that_ends_an_answer_is_refused(tmp_path: Path) -> None:
-    folder = write_chat_tokenizer(tmp_path / "endless", "bytes", "plain")
-    write_settings(folder, eos_token=None)
-    with pytest.raises(PromptError, match="nothing ends an answer"):
-        ChatTokenizer(folder)
-
-
 TEXTS = st.lists(
     st.sampled_from(CONTROL) | st.text(max_size=8) | st.sampled_from([" ", "\n", "  \n\n", "a"]),
     max_size=6,
@@ -217,7 +206,7 @@ TEXTS = st.lists(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(text=TEXTS.map(lambda t: t.replace("\u2581", "_")))
 def test_gold_comes_back_whatever_it_holds(made: Made, kind: str, text: str) -> None:
     """But for the sign that SentencePiece writes for a space."""
@@ -228,7 +217,7 @@ def test_gold_comes_back_whatever_it_holds(made: Made, kind: str, text: str) -> 
         assert len(controls(chat, ids)) == len(controls(chat, chat.answer("x")))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(texts=st.lists(TEXTS, min_size=4, max_size=4))
 def test_no_text_becomes_a_control_token(made: Made, texts: list[str]) -> None:
     for kind in KINDS:

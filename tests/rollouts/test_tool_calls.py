@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Annotated, Any, Literal, Optional
 
@@ -12,24 +13,22 @@ from hypothesis import strategies as st
 from places import tables
 
 from assay.task import TaskError
+from rollouts.chats import (
+    LEARNED,
+    THOUGHTS,
+    Turn,
+    chat_of,
+    read_calls,
+    same_words,
+    tools_of,
+    without_nulls,
+)
 from rollouts.tool_calls import FORMATS, MAX_CALLS, ToolCall, ToolSpec, call_format, fitting
 from rollouts.tools import Context, described, tool
 
 CASES = tables("rollouts")
 
 texts = st.text(max_size=60)
-SPEC = ToolSpec(
-    "t",
-    "d",
-    {
-        "type": "object",
-        "required": ["code", "names"],
-        "properties": {
-            "code": {"type": "string"},
-            "names": {"type": "array", "items": {"type": "string"}},
-        },
-    },
-)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -39,107 +38,57 @@ def test_reading_never_raises(name: str, frame: str, text: str) -> None:
         assert call.error or call.name
 
 
-@given(code=st.text(max_size=80), names=st.lists(st.text(max_size=9), max_size=3))
-def test_hermes_gives_back_what_was_written(code: str, names: list[str]) -> None:
-    arguments = {"code": code, "names": names}
-    text = FORMATS["hermes"].write("t", arguments)
-    if "tool_call>" in code or any("tool_call>" in n for n in names) or "think>" in text:
-        return
-    (call,) = FORMATS["hermes"].read(f"First this.\n{text}\n")
-    assert (call.name, call.arguments, call.error) == ("t", arguments, "")
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("<tool_call>\n{bad}\n</tool_call>", "not valid JSON"),
-        ("<tool_call>[1]</tool_call>", "not a JSON object"),
-        ('<tool_call>{"name": "t"}</tool_call>', "arguments are not an object"),
-        ('<tool_call>{"arguments": {}}</tool_call>', "names no tool"),
-        ('<tool_call>{"name": "t", "argum', "not finished"),
-        ("<tool_call>" + "[" * 100_000 + "</tool_call>", "not valid JSON"),
-    ],
-)
-def test_what_cannot_be_read_is_a_call_with_an_error(text: str, why: str) -> None:
-    (call,) = FORMATS["hermes"].read(text)
-    assert why in call.error
+@pytest.mark.parametrize(("text", "found"), CASES["texts and the calls in them"])
+def test_a_call_is_read_or_says_what_is_wrong(text: str, found: list[int | str]) -> None:
+    """Those that stand before the end of reasoning were only thought of."""
+    for name, number in (("ONE", 1), ("TWO", 2)):
+        text = text.replace(name, FORMATS["hermes"].write("t", {"n": number}))
+    calls = FORMATS["hermes"].read(text)
+    for call, wanted in zip(calls, found, strict=True):
+        assert wanted in call.error if isinstance(wanted, str) else call.arguments["n"] == wanted
 
 
 def test_arguments_nested_too_deeply_are_an_error() -> None:
     for depth, error in ((60, ""), (70, "nested more than 64 deep"), (5000, "JSON")):
-        body = f'{{"name": "t", "arguments": {{"x": {"[" * depth}{"]" * depth}}}}}'
-        (call,) = FORMATS["hermes"].read(f"<tool_call>{body}</tool_call>")
+        deep = "[" * depth + "]" * depth
+        body = f'<tool_call>{{"name": "t", "arguments": {{"x": {deep}}}}}</tool_call>'
+        (call,) = FORMATS["hermes"].read(body)
         assert error in call.error and bool(call.error) == bool(error)
-        text = f"<function=t><parameter=x>{'[' * depth}{']' * depth}</parameter></function>"
-        (call,) = FORMATS["qwen_xml"].read(f"<tool_call>{text}</tool_call>")
+        body = f"<function=t><parameter=x>{deep}</parameter></function>"
+        (call,) = FORMATS["qwen_xml"].read(f"<tool_call>{body}</tool_call>")
         assert bool(call.error) == (depth == 70)  # 5000 cannot be read, and so stays text
 
 
-@pytest.mark.parametrize("form", thought_forms.FORMS)
 @pytest.mark.parametrize("name", ["hermes", "qwen_xml"])
-def test_calls_are_read_after_every_form_of_thought(name: str, form: str) -> None:
+def test_calls_are_read_after_every_form_of_thought(name: str) -> None:
     call = FORMATS[name].write("t", {"code": "print('</think>')"})
-    (found,) = FORMATS[name].read(thought_forms.filled(thought_forms.FORMS[form], call))
-    assert (found.name, found.arguments["code"]) == ("t", "print('</think>')")
+    for form in thought_forms.FORMS.values():
+        (found,) = FORMATS[name].read(thought_forms.filled(form, call))
+        assert (found.name, found.arguments["code"]) == ("t", "print('</think>')"), form
+    for form in thought_forms.UNENDED.values():
+        assert FORMATS[name].read(form + call) == []
 
 
-@pytest.mark.parametrize("form", thought_forms.UNENDED)
-def test_no_call_is_read_out_of_a_thought_that_does_not_end(form: str) -> None:
-    call = FORMATS["hermes"].write("t", {"n": 1})
-    assert FORMATS["hermes"].read(thought_forms.UNENDED[form] + call) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "numbers"),
-    [
-        ("<think>a</think>ONE TWO<think>done</think>", [1, 2]),
-        ("maybe TWO no</think>ONE", [1]),
-        ("a <tool_call> tag is needed</think>ONE", [1]),
-        ("<think>a <tool_call> tag</think>ONE", [1]),
-        ("TWO<think>no</think>ONE", [1]),
-        ("ONE so<think>and", [1]),
-    ],
-)
-def test_calls_before_the_end_of_reasoning_are_thoughts(text: str, numbers: list[int]) -> None:
-    for name, number in (("ONE", 1), ("TWO", 2)):
-        text = text.replace(name, FORMATS["hermes"].write("t", {"n": number}))
-    assert [c.arguments["n"] for c in FORMATS["hermes"].read(text)] == numbers
-
-
-def test_many_marks_are_read_in_linear_time() -> None:
+def test_marks_are_read_in_linear_time() -> None:
     for text in ("<tool_call></think>" * 50_000, "<tool_call>" * 50_000, "<think>" * 50_000):
         assert len(FORMATS["hermes"].read(text)) <= 1
     assert len(FORMATS["hermes"].read("<tool_call></tool_call>" * 50_000)) == MAX_CALLS + 1
+    body = "<parameter=code>" * 200_000  # none is closed: one pattern took 20 s for 12,500
+    calls = FORMATS["qwen_xml"].read(f"<tool_call><function=f>{body}</function></tool_call>")
+    assert calls[0].arguments == {}
 
 
-TYPED = ToolSpec(
-    "t",
-    "d",
-    {
-        "type": "object",
-        "properties": {
-            "code": {"type": "string"},
-            "n": {"type": "integer"},
-            "x": {"type": "number"},
-            "yes": {"type": "boolean"},
-            "names": {"type": "array", "items": {"type": "string"}},
-            "any": {"description": "number, text or list"},
-        },
-    },
-)
-
-
-@pytest.mark.parametrize("arguments", CASES["arguments of each type"])
-@pytest.mark.parametrize("name", ["hermes", "qwen_xml"])
-def test_values_have_the_types_of_the_schema(name: str, arguments: dict[str, Any]) -> None:
-    (call,) = FORMATS[name].read(FORMATS[name].write("t", arguments))
-    assert fitting(TYPED, call) == (arguments, "")
+SPEC = ToolSpec("t", "d", CASES["schema of a tool"])
 
 
 @pytest.mark.parametrize(("arguments", "why"), CASES["arguments and what is said of them"])
-def test_arguments_are_held_to_the_schema(arguments: dict[str, Any], why: str) -> None:
-    found = fitting(SPEC, ToolCall("t", arguments))[1]
-    assert (why in found) if why else found == ""
+@pytest.mark.parametrize("name", ["hermes", "qwen_xml"])
+def test_arguments_have_the_types_of_the_schema(name: str, arguments: Any, why: str) -> None:
+    if why:
+        assert why in fitting(SPEC, ToolCall("t", arguments))[1]
+    else:
+        (call,) = FORMATS[name].read(FORMATS[name].write("t", arguments))
+        assert fitting(SPEC, call) == (arguments, "")
 
 
 _AS_ONE_PATTERN = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
@@ -151,13 +100,6 @@ _PARTS = ("<parameter=a>", "<parameter=b>", "</parameter>", "\n", "x", "<paramet
 def test_parameters_are_read_as_one_pattern_reads_them(body: str) -> None:
     call = FORMATS["qwen_xml"].read(f"<tool_call><function=f>{body}</function></tool_call>")[0]
     assert call.spelled == dict(_AS_ONE_PATTERN.findall(body))
-
-
-def test_parameters_that_nothing_closes_are_looked_at_once() -> None:
-    """The pattern as a whole is quadratic in them: 4,000 took 2 s, 12,500 take 20."""
-    body = "<parameter=code>" * 200_000
-    calls = FORMATS["qwen_xml"].read(f"<tool_call><function=f>{body}</function></tool_call>")
-    assert calls[0].arguments == {}
 
 
 # --- @tool: a function as a tool -----------------------------------------------------------------
@@ -219,16 +161,6 @@ def test_three_habits_of_docstrings_are_read(text: str) -> None:
     assert described(text) == ("Do it.", {"x": "How many.", "y": "Why."})
 
 
-@given(st.text(alphabet="Args: \nx-", max_size=80))
-@settings(deadline=None)
-def test_any_docstring_is_read(text: str) -> None:
-    about, helps = described(text)
-    assert isinstance(about, str) and all(isinstance(v, str) for v in helps.values())
-
-
-ABOUT = "    'Take x.'\n"
-
-
 @pytest.mark.parametrize(("source", "why"), CASES["functions that are no tools"])
 def test_functions_that_cannot_be_tools_are_named(source: str, why: str) -> None:
     names: dict[str, Any] = {}
@@ -238,11 +170,11 @@ def test_functions_that_cannot_be_tools_are_named(source: str, why: str) -> None
     assert "\n" not in str(caught.value)
 
 
+BASE = {"a": "s", "b": 1, "c": 2.0, "d": [1], "e": {"p": 1.5}, "f": "x"}
+
+
 def fitted(arguments: dict[str, Any]) -> tuple[dict[str, Any], str]:
     return fitting(everything.spec, ToolCall("everything", arguments), everything.kinds)
-
-
-BASE = {"a": "s", "b": 1, "c": 2.0, "d": [1], "e": {"p": 1.5}, "f": "x"}
 
 
 @pytest.mark.parametrize(("name", "given", "wanted"), CASES["values that a tool converts"])
@@ -271,10 +203,139 @@ def test_no_arguments_raise(arguments: dict[str, Any]) -> None:
     assert problem or set(BASE) <= set(made)
 
 
-def test_a_tool_is_still_its_function() -> None:
-    @tool
-    def add(x: int, y: int = 2) -> int:
-        """Add."""
-        return x + y
+# --- Chats in the forms that people have: obeyed as their makers mean them, or refused by name
 
-    assert add(1) == 3 and add.name == "add"
+
+ARGUMENTS = {"a": 1, "b": ["x", None]}
+
+
+def user(content: Any = "u", **more: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content, **more}
+
+
+def says(content: Any = "a", **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **more}
+
+
+def stored(arguments: Any, name: str = "f") -> dict[str, Any]:
+    return {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def shared(*turns: tuple[str, Any]) -> dict[str, Any]:
+    return {"conversations": [{"from": who, "value": value} for who, value in turns]}
+
+
+def last(*messages: dict[str, Any], **row: Any) -> Turn:
+    return chat_of({"messages": list(messages), **row}, "row 1").turns[-1]
+
+
+CALLED = {"name": "f", "arguments": ARGUMENTS}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        says(None, tool_calls=[stored(json.dumps(ARGUMENTS))]),
+        says("", tool_calls=[stored(ARGUMENTS)]),
+        says([], tool_calls=[CALLED]),
+        says(None, function_call={"name": "f", "arguments": json.dumps(ARGUMENTS)}),
+        {"from": "function_call", "value": json.dumps(CALLED)},
+        {"from": "function_call", "value": json.dumps([CALLED])},
+    ],
+)
+def test_a_call_is_read_however_it_is_stored(message: dict[str, Any]) -> None:
+    turn = last(user(), message)
+    assert [(c.name, c.arguments) for c in turn.calls] == [("f", ARGUMENTS)]
+    assert turn.role == "assistant" and turn.content == "" and turn.learned and turn.says
+
+
+def test_share_gpt_says_who_spoke() -> None:
+    row = shared(("system", "s"), ("human", "u"), ("gpt", "a"), ("observation", "o"), ("tool", "t"))
+    found = chat_of(row, "row").turns
+    assert [t.role for t in found] == ["system", "user", "assistant", "tool", "tool"]
+    wrapped = "<tool_response>\n{}\n</tool_response>\n<tool_response>\n2\n</tool_response>"
+    answers = chat_of(shared(("human", "u"), ("tool", wrapped)), "row").turns[1:]
+    assert [t.content for t in answers] == ["{}", "2"]
+    partly = chat_of(shared(("human", "u"), ("tool", f"see {wrapped}")), "row").turns[-1]
+    assert partly.content.startswith("see <tool_response>")
+    spoken = chat_of({**shared(("human", "u"), ("gpt", "a")), "system": "be brief"}, "row").turns
+    assert spoken[0] == Turn("system", "be brief")
+
+
+def test_what_is_not_to_be_learned_says_so_and_thoughts_are_read() -> None:
+    for name in LEARNED:
+        for value, learned in ((0, False), (False, False), (1, True), (1.0, True), (None, True)):
+            assert last(user(), says(**{name: value})).learned is learned
+        assert not last(says(), user(**{name: 0})).learned
+        for message in (says(**{name: 0.5}), says(**{name: "yes"}), user(**{name: 1})):
+            with pytest.raises(TaskError, match=f"row 1: `{name}`"):
+                last(user(), message)
+    for name in THOUGHTS:
+        assert last(user(), says(**{name: "hm"})).thought == "hm"
+        with pytest.raises(TaskError, match=f"`{name}` of an assistant message is no text"):
+            last(user(), says(**{name: ["hm"]}))
+
+
+def test_tools_are_what_was_written() -> None:
+    one = {"type": "object", "properties": {"topic": {"type": "string", "default": None}}}
+    schema = {"type": "function", "function": {"name": "f", "parameters": one}}
+    spec = tools_of([schema], "row")[0]
+    united = json.loads(json.dumps(schema))  # as Arrow makes it beside a tool with an id
+    united["function"]["parameters"]["properties"]["id"] = None
+    for written in (json.dumps([schema]), [schema["function"]], [united]):
+        assert spec.parameters == one and tools_of(written, "row") == [spec]
+    assert without_nulls({"a": [{"b": None, "c": 0}]}) == {"a": [{"c": 0}]}
+
+
+@pytest.mark.parametrize(("row", "said"), CASES["chat rows that are refused"])
+def test_what_cannot_be_obeyed_is_refused_by_name(row: dict[str, Any], said: str) -> None:
+    with pytest.raises(TaskError, match=r"^row 7: ") as error:
+        chat_of(row, "row 7")
+    assert said in str(error.value)
+
+
+def test_what_is_about_the_row_is_left_alone() -> None:
+    told = {"id": "m1", "timestamp": 3, "finish_reason": "stop", "constraints": ["x"]}
+    row = {"messages": [user(**told), says(**told, refusal=None, prefix=False)]}
+    row |= {"id": 7, "source": "web", "weight": 1, "images": [], "label": "good", "category": "c"}
+    assert chat_of(row, "row").turns == chat_of({"messages": [user(), says()]}, "row").turns
+
+
+WORDS = st.text(max_size=8)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(WORDS, JSON, max_size=4), st.sampled_from([None, "", "text"]))
+def test_ids_and_spelling_of_arguments_make_no_other_words(
+    arguments: dict[str, Any], content: str | None
+) -> None:
+    one = [user(), says(content, tool_calls=[stored(arguments)])]
+    text = json.dumps(arguments, indent=2, ensure_ascii=False)
+    other = [user(), says(content, tool_calls=[stored(text) | {"id": "other"}])]
+    assert same_words(one) == same_words(other)
+    assert same_words(one) != same_words([user(), says(content)])
+    assert same_words(one) != same_words(
+        [user(), says(content, tool_calls=[stored(arguments, "g")])]
+    )
+    assert last(*other).calls == (ToolCall("f", arguments),)
+
+
+KINDS = {"n": {"type": "integer"}, "t": {"type": "string"}}
+OFFERED = ToolSpec("f", "", {"type": "object", "properties": KINDS})
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("said", ["", "I look.", "<think>\n<tool_call>x\n</think>\n\nNow."])
+def test_calls_in_a_text_are_read_in_any_format(form: str, said: str) -> None:
+    arguments = {"n": 3, "t": "7"}
+    spelled = FORMATS[form].write("f", arguments)
+    text = "\n".join([said, spelled, spelled] if said else [spelled, spelled])
+    turn = read_calls(Turn("assistant", text, learned=True), [OFFERED])
+    assert turn == Turn("assistant", said, (ToolCall("f", arguments),) * 2, learned=True)
+    for other in (f"{text} and so on", "<tool_call>{</tool_call>", "no call"):
+        assert read_calls(turn := Turn("assistant", other), [OFFERED]) is turn
+    assert read_calls(turn := Turn("user", text), [OFFERED]) is turn

@@ -31,7 +31,7 @@ LIBRARIES = {  # library: its tests
     "trl": f"{ADAPTERS}/test_assay_trl.py",
     "trackers": "tests/train/run/test_log.py",
     "datasets": "tests/data_gen/test_sharing.py tests/data_gen/test_selection.py",
-    "agents": "tests/rollouts/krama/test_code_agent.py",
+    "agents": "tests/rollouts/krama/test_agents.py",
 }
 
 
