@@ -2,8 +2,8 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
 """Whether compiled kernels compute what torch does, each on a small case: in libraries of other
-compilers and processors too. What multiplies by AMX has tests of its own (test_kernels.py,
-tests/train/model/test_forward.py)."""
+compilers and processors too. What multiplies by AMX in training has tests of its own
+(tests/train/model/test_forward.py)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def agrees(kernels: Kernels, dtype: torch.dtype) -> bool:
         return torch.randn(*shape, generator=random).to(dtype)
 
     near = 1e-5 if dtype == torch.float32 else 3e-2
-    every = (_layers, _attention, _gradients, _blocks, _shares, _laws)
+    every = (_layers, _products, _attention, _prompts, _gradients, _blocks, _shares, _laws)
     pairs = (pair for part in every for pair in part(kernels, some))
     return all(torch.allclose(a.float(), b.float(), near, near) for a, b in pairs)
 
@@ -39,6 +39,20 @@ def _layers(kernels: Kernels, some: Some) -> Pairs:
     yield kernels.add_norm(x, more, weight, 1e-5), wanted
     yield x, summed
     yield kernels.silu_mul(x), F.silu(x[:, :32]) * x[:, 32:]
+
+
+def _products(kernels: Kernels, some: Some) -> Pairs:
+    """Rows that fill tiles and rows that do not, with and without a bias."""
+    weight, bias = some(64, 96), some(64)
+    packed, gates = kernels.packed(weight), kernels.packed_gates(weight)
+    if packed is None or gates is None:
+        return
+    for rows in (3, 16, 70):
+        x = some(rows, 96)
+        yield kernels.product(x, packed, None), x.float() @ weight.float().t()
+        yield kernels.product(x, packed, bias), F.linear(x.float(), weight.float(), bias.float())
+        gate, up = (x.float() @ weight.float().t()).chunk(2, 1)
+        yield kernels.product(x, gates, None, True), F.silu(gate) * up
 
 
 def _attention(kernels: Kernels, some: Some) -> Pairs:
@@ -60,6 +74,26 @@ def _attention(kernels: Kernels, some: Some) -> Pairs:
         later = torch.ones(2, length + 2).triu(length + 1).bool()
         shares = scores.masked_fill(later, float("-inf")).softmax(-1)
         yield out.view(rows, 2, 2, 32).transpose(1, 2), shares @ values
+
+
+def _prompts(kernels: Kernels, some: Some) -> Pairs:
+    """Two prompts of 40 and 19 tokens, of the first of which three are known; no rotation."""
+    if not kernels.multiplies:
+        return
+    sizes, keys, values = (37, 19), some(2, 1, 40, 32), some(2, 1, 40, 32)
+    heads = some(sum(sizes), 4 * 32)
+    tables = (torch.ones_like(heads[:, :32]), torch.zeros_like(heads[:, :32]))
+    spans = torch.tensor([[3, 40], [0, 19]])
+    found = kernels.read_prompts(heads, tables, (None, None), keys, values, spans, 1e-5)
+    parts = zip(spans.tolist(), heads.split(sizes), found.split(sizes), keys, values, strict=True)
+    for (begin, end), given, mixed, k, v in parts:
+        query, key, value = given.view(end - begin, 4, 32).split([2, 1, 1], 1)
+        yield k[0, begin:end], key[:, 0]
+        yield v[0, begin:end], value[:, 0]
+        later = torch.ones(end - begin, end).triu(begin + 1).bool()
+        scores = query.transpose(0, 1).float() @ k[0, :end].float().t() * 32**-0.5
+        shares = scores.masked_fill(later, float("-inf")).softmax(-1)
+        yield mixed.view(-1, 2, 32).transpose(0, 1), shares @ v[0, :end].float()
 
 
 def _gradients(kernels: Kernels, some: Some) -> Pairs:
