@@ -111,15 +111,6 @@ def test_the_chain_of_the_page_of_clusters(tmp_path: Path) -> None:
     assert done.returncode == 0 and done.stdout.count("sbatch --parsable") == 8, done.stderr
 
 
-@pytest.mark.slow
-def test_own_documents(tiny_folder: Path, tmp_path: Path) -> None:
-    corpus = ROOT / "data_gen" / "corpus" / "documents.jsonl.gz"
-    lines = gzip.decompress(corpus.read_bytes()).splitlines()[::3]
-    (tmp_path / "mine.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    said = play("documents", tmp_path, model=str(tiny_folder))
-    assert "side by side" in said and (tmp_path / "runs.html").is_file()
-
-
 def make_tables(folder: Path, names: range) -> None:
     folder.mkdir()
     for name in names:
@@ -134,27 +125,22 @@ def make_tables(folder: Path, names: range) -> None:
 
 
 @pytest.mark.slow
-def test_own_tables(tiny_folder: Path, tmp_path: Path) -> None:
-    make_tables(tmp_path / "tables", range(4))
-    play("tables", tmp_path, model=str(tiny_folder))
-    assert (tmp_path / "eval" / "view.html").is_file()
-
-
-@pytest.mark.slow
-def test_a_data_lake(tiny_folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("duckdb", reason="needs the extra `build`")
-    make_tables(tmp_path / "lake", range(3))
-    make_tables(tmp_path / "other", range(3, 6))
-    play("lake", tmp_path, model=str(tiny_folder))
-    assert (tmp_path / "eval" / "results.json").is_file()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "example"), [("reward", "own_family"), ("tools", "own_tools")])
-def test_an_example_of_ones_own(tiny_folder: Path, tmp_path: Path, name: str, example: str) -> None:
-    shutil.copy(ROOT / "examples" / f"{example}.py", tmp_path)
+@pytest.mark.parametrize("name", ["documents", "tables", "lake", "reward", "tools"])
+def test_a_tutorial(tiny_folder: Path, tmp_path: Path, name: str) -> None:
+    if name == "documents":
+        corpus = ROOT / "data_gen" / "corpus" / "documents.jsonl.gz"
+        lines = gzip.decompress(corpus.read_bytes()).splitlines()[::3]
+        (tmp_path / "mine.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    elif name in ("tables", "lake"):
+        pytest.importorskip("duckdb", reason="needs the extra `build`")
+        make_tables(tmp_path / name, range(4))
+        make_tables(tmp_path / "other", range(4, 7))
+    else:
+        example = {"reward": "own_family.py", "tools": "own_tools.py"}[name]
+        shutil.copy(ROOT / "examples" / example, tmp_path)
     play(name, tmp_path, model=str(tiny_folder))
-    assert (tmp_path / "eval" / "view.html").is_file()
+    page = {"documents": "runs.html", "lake": "eval/results.json"}.get(name, "eval/view.html")
+    assert (tmp_path / page).is_file()
 
 
 def test_an_endpoint(tmp_path: Path) -> None:

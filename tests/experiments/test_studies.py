@@ -81,7 +81,7 @@ def test_a_command_is_given_no_setting_of_another(
 def test_arms_are_paired_by_item_and_seed(capsys: pytest.CaptureFixture[str]) -> None:
     table = Table(("RS", "balanced"), [("a", "b")], ["balanced"])
     for seed in (0, 1):
-        for arm, right in (("a", (0.0, 0.0, 0.0, 1.0)), ("b", (1.0, 1.0, 0.0, 1.0))):
+        for arm, right in (("a", (0.0, 0.0, 0.0, 1.0)), ("b", (1.0 - seed, 1.0, 0.0, 1.0))):
             answers = [
                 Answer(f"q{n}", f"s{n}", {"RS": value, "balanced": value}, "DROP" if n else "KEEP")
                 for n, value in enumerate(right)
@@ -90,8 +90,8 @@ def test_arms_are_paired_by_item_and_seed(capsys: pytest.CaptureFixture[str]) ->
     table.show()
     shown = capsys.readouterr().out
     assert "| a | 0 | 0.250 [" in shown and "| 0.167 [" in shown and "| 1.5 |" in shown
-    assert "| a → b | 0 1 | +0.500 [" in shown and "| +0.667 [" in shown
-    assert "| b | all | 0.750 [" in shown
+    assert "| a → b | 0 1 | +0.375 [" in shown and "| +0.417 [" in shown
+    assert "| b | all | 0.625 [" in shown
 
 
 def test_a_sweep_runs_every_setting_and_compares_it(
