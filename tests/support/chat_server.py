@@ -23,15 +23,32 @@ class Raw:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+class Quiet(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextmanager
+def listening(handler: type[Quiet]) -> Iterator[str]:
+    """The URL of a server whose requests are answered by `handler`."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 @contextmanager
 def serving(reply: Callable[[Body], str | int | Body | Raw]) -> Iterator[tuple[str, list[Body]]]:
     """(URL up to /v1, requests seen). `reply` gives the message, the whole response, an HTTP status
     to fail with, or an answer in bytes."""
     seen: list[Body] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(Quiet):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             seen.append(body | {"key": self.headers.get("Authorization"), "path": self.path})
@@ -55,14 +72,5 @@ def serving(reply: Callable[[Body], str | int | Body | Raw]) -> Iterator[tuple[s
             self.end_headers()
             self.wfile.write(text)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1", seen
-    finally:
-        server.shutdown()
-        server.server_close()
+    with listening(Handler) as url:
+        yield f"{url}/v1", seen

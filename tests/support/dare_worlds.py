@@ -83,9 +83,8 @@ def source(folder: Path, name: str, text: str) -> Source:
     path = folder / name
     path.write_text(text, encoding="utf-8")
     (reading,) = plan_file(path, folder)
-    return Source(
-        "in", path.stem, path.stem, "MIT", lambda: load(reading, folder), original=Original(path)
-    )
+    names, original = ("in", path.stem, path.stem, "MIT"), Original(path)
+    return Source(*names, lambda: load(reading, folder), original=original)
 
 
 def tabular(origin: Source, kind: str = "csv", **changes: Any) -> dict[str, bytes]:
@@ -94,23 +93,14 @@ def tabular(origin: Source, kind: str = "csv", **changes: Any) -> dict[str, byte
     assert looked is not None
     made = propose(looked, "reg", ["preis"], random.Random(5), mini=False)
     assert made is not None
-    recipe: dict[str, Any] = {
-        **made.recipe,
-        "not_filtered_related_features": [*NUMBERS, "lage"],
-        "selected_features": [*NUMBERS, "lage"],
-        "numerical_features": NUMBERS,
-        "categorical_features": ["lage"],
-        "save_file_type": kind,
-        "imputer_type": "median",
-        "model_type": "Ridge",
-        **changes,
-    }
+    recipe = {**made.recipe, "numerical_features": NUMBERS, "categorical_features": ["lage"]}
+    recipe["selected_features"] = recipe["not_filtered_related_features"] = [*NUMBERS, "lage"]
+    recipe |= {"save_file_type": kind, "imputer_type": "median", "model_type": "Ridge", **changes}
     kept = made.train[recipe["not_filtered_related_features"]]
     ranges = {n: first._range(kept[n], looked.kinds[n]) for n in kept}
     recipe["expected_ranges"] = {n: r for n, r in ranges.items() if r is not None}
-    made = first.with_noise(
-        replace(made, recipe=recipe), recipe["expected_ranges"], random.Random(6)
-    )
+    drafted = replace(made, recipe=recipe)
+    made = first.with_noise(drafted, recipe["expected_ranges"], random.Random(6))
     files = files_of(made, "", random.Random(7))
     files["verify/all_metadata.json"] = metadata_json(made.recipe, "d", {})
     return files | answered(files, made.recipe, kind)
@@ -140,10 +130,8 @@ def days(folder: Path) -> Source:
                 continue
             warm = 12 - 9 * math.cos(number_ * 6.2832 / 365)
             flow = 50 + 30 * place + 2.5 * warm + 0.05 * number_ + rng.gauss(0, 2)
-            cells = [f"{when:%d.%m.%Y}", station, number(flow, 1)]
-            rows.append(
-                ";".join([*cells, number(warm + rng.gauss(0, 3), 1), str(200 + 90 * place)])
-            )
+            cells = [number(flow, 1), number(warm + rng.gauss(0, 3), 1), str(200 + 90 * place)]
+            rows.append(";".join([f"{when:%d.%m.%Y}", station, *cells]))
     return source(folder, "pegel.csv", "\n".join(rows) + "\n")
 
 

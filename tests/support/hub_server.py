@@ -6,12 +6,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlparse
+
+from chat_server import Quiet, listening
 
 SHA = "0123456789abcdef0123456789abcdef01234567"  # of the one revision, `main` or `v1`
 
@@ -21,17 +21,12 @@ def hub_server(data_sets: Mapping[str, Path]) -> Generator[tuple[str, list[str]]
     """(URL, the paths of the files that were fetched) of a hub with these data sets by name."""
     fetched: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(Quiet):
         def do_GET(self) -> None:
             self._answer(body=True)
 
         def do_HEAD(self) -> None:
             self._answer(body=False)
-
-        def log_message(self, format: str, *args: object) -> None:
-            del format, args
 
         def _answer(self, body: bool) -> None:
             parts = [unquote(p) for p in urlparse(self.path).path.strip("/").split("/")]
@@ -66,13 +61,8 @@ def hub_server(data_sets: Mapping[str, Path]) -> Generator[tuple[str, list[str]]
             if self.command != "HEAD":
                 self.wfile.write(data)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", fetched
-    finally:
-        server.shutdown()
-        server.server_close()
+    with listening(Handler) as url:
+        yield url, fetched
 
 
 def _digest(path: Path) -> str:
