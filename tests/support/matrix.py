@@ -14,9 +14,11 @@ import argparse
 import datetime
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,55 +30,23 @@ from train.install import TORCH  # noqa: E402  (this checkout's, installed or no
 PLACE = ROOT / ".matrix"
 PAGE = ROOT / "docs" / "interop.md"
 SECONDS = 1800  # of one step
-# What touches transformers, tokenizers and torch most: loading, both engines, both loops, TRL.
-QUICK = (
-    *(f"tests/train/model/test_{name}.py" for name in ("policy", "folder", "loss")),
-    *(f"tests/rollouts/engines/torch/test_{name}.py" for name in ("engine", "load")),
-    *("tests/train/test_examples.py", "tests/train/test_grpo.py"),
-)
-PEERS = ("tests/train/backends/test_trl.py", "-m", "")
-BACKENDS = ("tests/train/backends/verl", "tests/train/backends/test_deepspeed.py")
 
 
 @dataclass(frozen=True)
 class Row:
-    """An environment: its Python, the words of `uv pip install`, and what it must do."""
+    """An environment of tests/interop/matrix.toml."""
 
-    words: tuple[str, ...]
-    imports: tuple[str, ...] = ("train.cli.training", "transformers.models.qwen3.modeling_qwen3")
-    tests: tuple[str, ...] = QUICK
-    shown: str = "torch transformers tokenizers huggingface-hub"
-    python: str = "3.11"
-    resolve: bool = False  # whether it can be resolved is all that is asked: gigabytes, or a GPU
+    words: str
+    python: str
+    imports: str
+    tests: str
+    shown: str
+    resolve: bool = False
 
 
-OURS = (f"torch=={TORCH}", "-e", ".[train,parquet,sandbox,client,build,test,lora]")
-NEWEST = ("--upgrade", *OURS)
-CLUSTER = (f"torch=={TORCH}", "-e", ".[train,sandbox,client,cluster,deepspeed,lora,test]")
-LOCKED = ("--require-hashes", "--no-deps", "-r")
-GPU = ("transformers.models.qwen3.modeling_qwen3", "verl.trainer.main_ppo", "deepspeed")
-SGLANG, VLLM = (*GPU, "sglang.srt.server_args"), (*GPU, "vllm.sampling_params")
-BESIDE = ("-e", ".[train,client]")
-ROWS = {
-    "locked": Row((*OURS, "-c", "requirements.lock")),
-    "newest": Row(NEWEST),
-    "newest-trl": Row(
-        (*NEWEST, "trl"), ("trl", "train.cli.training"), PEERS, "torch transformers trl datasets"
-    ),
-    "newest-3.12": Row(NEWEST, python="3.12"),
-    "newest-3.13": Row(NEWEST, python="3.13"),
-    "cluster": Row(CLUSTER, GPU, BACKENDS, "torch transformers verl ray deepspeed"),
-    "gpu.lock": Row(
-        (*LOCKED, "slurm/gpu.lock"), SGLANG, (), "torch transformers verl sglang deepspeed"
-    ),
-    "gpu-vllm.lock": Row(
-        (*LOCKED, "slurm/gpu-vllm.lock"), VLLM, (), "torch transformers verl vllm deepspeed"
-    ),
-    "beside-vllm": Row((*BESIDE, "vllm>=0.33"), shown="torch transformers vllm", resolve=True),
-    "beside-sglang": Row(
-        (*BESIDE, "sglang>=0.5.23"), shown="torch transformers sglang", resolve=True
-    ),
-}
+ASKED = tomllib.loads((ROOT / "tests" / "interop" / "matrix.toml").read_text("utf-8"))
+DEFAULT = ASKED.pop("default")
+ROWS = {name: Row(**{**DEFAULT, **row}) for name, row in ASKED.items()}
 
 
 class NotMade(RuntimeError):
@@ -113,7 +83,7 @@ def pinned(text: str) -> dict[str, str]:
 
 def resolved(row: Row) -> dict[str, str]:
     """Versions that would be installed."""
-    asked = [word for word in row.words if word != "-e"]
+    asked = [word for word in row.words.split() if word != "-e"]
     made = PLACE / "asked.in"
     made.write_text("\n".join(asked).replace(".[", f"{ROOT}[") + "\n")
     text = said(
@@ -130,19 +100,23 @@ def made(name: str, row: Row) -> tuple[str, dict[str, str]]:
     # pyenv's, which is on no PATH; else uv's own search
     found = sorted(map(str, Path.home().glob(f".pyenv/versions/{row.python}.*/bin/python")))
     said(uv(), "venv", "-q", "--clear", "--python", [row.python, *found][-1], str(folder))
+    words = row.words.format(torch=TORCH).split()
     links = [f"--find-links={link}" for link in os.environ.get("PIP_FIND_LINKS", "").split()]
-    said(uv(), "pip", "install", "-q", "--python", python, *links, *row.words)
+    said(uv(), "pip", "install", "-q", "--python", python, *links, *words)
     return python, pinned(said(uv(), "pip", "freeze", "--python", python))
 
 
 def tried(python: str, row: Row) -> str:
     """What the environment did: imports, then tests."""
     env = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    said(python, "-c", "; ".join(f"import {name}" for name in row.imports), **env)
+    said(python, "-c", "; ".join(f"import {name}" for name in row.imports.split()), **env)
     if not row.tests:
-        return "imported: " + ", ".join(f"`{name.partition('.')[0]}`" for name in row.imports)
+        return "imported: " + ", ".join(
+            f"`{name.partition('.')[0]}`" for name in row.imports.split()
+        )
     print(f"  {' '.join(row.tests)}", flush=True)
-    words = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *row.tests]
+    words = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
+    words += shlex.split(row.tests)
     env = {**os.environ, **env}
     done = subprocess.run(words, cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE, check=False)
     print(done.stdout[-3000:], flush=True)
