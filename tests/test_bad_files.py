@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from mixed_tasks import answer, refinement
+from places import ROOT
 from tiny_model import write_tiny_tokenizer
 
 import assay
@@ -63,60 +65,10 @@ BAD: Mapping[str, bytes | str | None] = {
 }
 
 
-# What a table or a listing may be, where the command starts processes for every file.
-LISTED = ("missing", "a folder", "not UTF-8", "null", "a list of lists", "nested lists")
-TABLES = ("missing", "empty", "not UTF-8", "comma separated", "an unclosed quote", "many digits")
-# What a file of settings, and the rows of a command that starts processes, may be.
-SETTINGS = (*LISTED, "empty", "NUL bytes", "many digits", "YAML anchors", "a YAML tag")
-ROWS = ("missing", "empty", "not UTF-8", "half an object", "nested lists", "gzip's first bytes")
-# (a command with BAD where the bad file stands, GOOD a folder with usable files, OUT one to write
-# to; the ending of the bad file, or its name in a folder that is given in its place; the states
-# that are tried, all without)
-Place = tuple[str, str, tuple[str, ...]]
-JSONL = (
-    "score BAD",
-    "score --tasks BAD GOOD/outputs.jsonl",
-    "score --tasks GOOD/tasks.jsonl BAD",
-    "audit --tasks BAD",
-    "rollout --tasks BAD --solver gold --out OUT/r.jsonl",
-    "select --rollouts BAD --strategy av --out OUT/s.parquet",
-    "eval --tasks BAD --model gold --out OUT",
-    "eval --tasks GOOD/tasks.jsonl --model canned:BAD --out OUT",
-    "sft --tasks BAD --model GOOD/model --out OUT",
-    "grpo --tasks BAD --model GOOD/model --out OUT",
-    "grpo --tasks GOOD/tasks.jsonl --validation BAD --model GOOD/model --out OUT",
-    "tasks check BAD --against GOOD/tasks.jsonl",
-    "tasks demo --corpus BAD --out OUT",
-    "tasks cdr --corpus BAD --out OUT",
-    "tasks semantic --pii BAD --out OUT",
-    "slurm merge out=OUT --input BAD --shards 1 --to OUT/m.jsonl",
-    "slurm shard out=OUT --input BAD --shards 1 --index 0 -- true",
-)
-PLACES: tuple[Place, ...] = (
-    *((text, ".jsonl", ()) for text in JSONL),
-    ("execute BAD OUT/o.jsonl", ".jsonl", ROWS),
-    ("tasks dare --remake BAD --out OUT", ".jsonl", LISTED),
-    ("score --family BAD GOOD/outputs.jsonl", ".py", ()),
-    ("rollout --tasks GOOD/tasks.jsonl --env BAD --solver gold --out OUT/r.jsonl", ".py", ()),
-    ("tasks own --family BAD --out OUT", ".py", ()),
-    ("eval --tasks cdr:BAD --model gold --out OUT", "atomic.jsonl", ()),
-    ("eval --tasks dare:BAD --model gold --out OUT", "question_list.json", LISTED),
-    ("eval --tasks GOOD/tasks.jsonl --model BAD --out OUT", "", ()),
-    ("compare BAD BAD", "results.json", ()),
-    ("report BAD", "metrics.jsonl", ()),
-    ("sft --tasks BAD --model GOOD/model --out OUT", ".parquet", ()),
-    ("grpo --config BAD", ".yaml", SETTINGS),
-    ("execute --recipe BAD GOOD/texts.jsonl OUT/o.jsonl", ".yaml", ()),
-    ("tasks cdr --config BAD --out OUT", ".yaml", SETTINGS),
-    ("tasks dare --import BAD --out OUT", "question_list.json", LISTED),
-    ("tasks dare --import-dsbench BAD --out OUT", "train.csv", TABLES),
-    ("tasks dare --tables BAD --databases 1 --workers 1 --out OUT", "t.csv", TABLES),
-    ("tasks krama --workload BAD --lakes GOOD --out OUT", ".json", ()),
-    ("tasks lake --lakes BAD --count 1 --out OUT", "t.csv", TABLES),
-    ("tasks lake --lakes BAD --count 1 --out OUT", "t.xlsx", TABLES[:3]),
-)
-
-
+# Commands, by the ending of the bad file or by its name in a folder that is given in its place, and
+# the bad states that are tried: all where none are named.
+TABLE = yaml.safe_load((ROOT / "tests" / "data" / "bad_files.yaml").read_text("utf-8"))
+PLACES = [(file, *row) for file, rows in TABLE["places"].items() for row in rows]
 STATUSES = {0, 1, 2, 3}  # docs: done, failed, cannot be used, some rows without an outcome
 LONGEST = 3_000  # characters that a command may say of a bad file
 
@@ -135,21 +87,22 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.usefixtures("no_family_of_another_test")
-@pytest.mark.parametrize("place", PLACES, ids=lambda place: f"{place[0]} {place[1]}")
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: f"{place[1]} {place[0]}")
 def test_a_bad_file_is_said_in_one_sentence(
-    place: Place,
+    place: list[str],
     good: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    command, file, states = place
+    file, command, *named = place
+    states = TABLE["states"][named[0]] if named else BAD
     if "model GOOD" in command:
         pytest.importorskip("transformers")
     monkeypatch.chdir(tmp_path)
     wrong: list[str] = []
     for number, (name, held) in enumerate(BAD.items()):
-        if states and name not in states:
+        if name not in states:
             continue
         bad = (top := tmp_path / str(number)) / (f"bad{file}" if file[:1] in "." else f"in/{file}")
         (top / "out").mkdir(parents=True)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import yaml
+from places import ROOT
+
 from assay.task import Task
 from rewards.sql.data import Column, Database, Table, packed
 
@@ -30,19 +33,9 @@ def cars(rows: int = 120) -> Database:
     return Database((Table("makers", named, makers), Table("cars", columns, cells)))
 
 
-QUERIES: dict[str, tuple[str, list[Any]]] = {
-    "count": ("SELECT COUNT(*) FROM cars WHERE price >= 40.25", [["cars", "price", 40.25]]),
-    "group": (
-        "SELECT maker, AVG(price) FROM cars WHERE stock > 10 GROUP BY maker",
-        [["cars", "stock", 10]],
-    ),
-    "top": ("SELECT name FROM cars WHERE price IS NOT NULL ORDER BY price DESC, name LIMIT 3", []),
-    "join": (
-        "SELECT b.region, SUM(a.stock) FROM cars AS a JOIN makers AS b ON a.maker = b.maker "
-        "GROUP BY b.region",
-        [],
-    ),
-}
+QUERIES: dict[str, tuple[str, list[Any]]] = yaml.safe_load(
+    (ROOT / "tests" / "data" / "sql_queries.yaml").read_text("utf-8")
+)
 
 
 def sql_task(name: str = "count", **gold: Any) -> Task:
