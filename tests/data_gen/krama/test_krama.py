@@ -11,17 +11,18 @@ import front
 import pytest
 from krama_checkout import make_checkout, task
 from krama_data import KRAMA, needs_krama
+from places import tables
 from small_lake import make_lake
 
 from assay.task import Task, TaskError, read_tasks
 from data_gen.krama.cli import build
 from data_gen.krama.importer import cleaned, find_copy, gathered, read_workload, resolve, view_files
-from data_gen.queries.obscured import exchange, new_words
 from rewards.krama.answer import category
 from rewards.krama.episode import subtask_credit
 from rewards.published import refuse_published
 
 main = front.command("tasks", "krama")
+CATEGORIES = tables("krama_build")["categories_of_failure"]
 PART = {"query": "Which file?", "answer": ["rain_amherst.csv"], "answer_type": "list_exact"}
 ENTRY: dict[str, Any] = {
     **task("small-easy-1", "What is the mean rain in June in Amherst?", 1.5),
@@ -68,23 +69,14 @@ def test_sources_are_found_in_any_spelling() -> None:
 def test_modes_show_what_they_should() -> None:
     files = [f"f{i:02}" for i in range(30)]
     one, many = ["f03"], files[:20]
-    trimmed = view_files("trimmed", "t", one, files)
+    trimmed, star = view_files("trimmed", "t", one, files), view_files("oracle*", "t", many, files)
     assert len(trimmed) == 10 and "f03" in trimmed
-    assert (
-        trimmed == view_files("trimmed", "t", one, files) != view_files("trimmed", "u", one, files)
-    )
-    star = view_files("oracle*", "t", many, files)
     assert len(star) == 10 and set(star) < set(many)
     assert star == view_files("oracle*", "t", many[::-1], files)  # by the task alone
     assert star != view_files("oracle*", "u", many, files)
-    for mode, gold, shown in (
-        ("trimmed", many, many),
-        ("oracle", one, one),
-        ("oracle*", files[:10], files[:10]),
-        ("oracle*", [], files),
-        ("full", one, files),
-    ):
-        assert view_files(mode, "t", gold, files) == shown, (mode, gold)  # type: ignore[arg-type]
+    assert view_files("trimmed", "t", many, files) == many
+    assert view_files("oracle", "t", one, files) == one
+    assert view_files("oracle*", "t", [], files) == view_files("full", "t", one, files) == files
 
 
 def test_views_are_links_and_say_what_they_hide(tmp_path: Path) -> None:
@@ -97,47 +89,31 @@ def test_views_are_links_and_say_what_they_hide(tmp_path: Path) -> None:
     for number in range(12):
         make_lake(tmp_path / f"lakes/small/input/towns/{number:02}")
     many = {**ENTRY, "data_sources": ["towns/*/rain_amherst.csv"]}
-    single = {"id": "small-easy-2", "subtasks": [], "data_sources": ["towns/03/sites.csv"]}
-    out = built(tmp_path, "oracle*", many, {**ENTRY, **single})
-    made, few = read_tasks(out / "tasks.jsonl")
+    out = built(tmp_path, "oracle*", many)
+    (made,) = read_tasks(out / "tasks.jsonl")
     folder = out / made.files["lake"]
     there = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*.csv"))
-    assert (made.files["lake"], len(there)) == ("views/oracle-star/small-easy-1", 10)
-    assert made.meta["gold_files"] == there
-    assert (made.meta["mode"], made.meta["gold_files_hidden"]) == ("oracle*", 2)
-    assert "gold_files_hidden" not in few.meta
-    assert {s.meta["gold_files_hidden"] for s in read_tasks(out / "subtasks.jsonl")} == {2}
-    manifest = json.loads((out / "manifest.json").read_text("utf-8"))
-    assert manifest["gold_files_hidden"] == {"small-easy-1": 2}
+    assert made.meta["gold_files"] == there and len(there) == 10
+    assert made.meta["gold_files_hidden"] == 2
 
 
 def test_obscured_names_are_exchanged_everywhere_and_memory_is_called_recalled(
     tmp_path: Path,
 ) -> None:
-    names = {"acton": "bika", "boston": "teru"}
-    assert exchange("ACTON Acton acton actonx Boston", names) == "BIKA Bika bika actonx Teru"
-    assert exchange("A a", {"a": "bika"}) == "Bika bika"
-    words = new_words(50, 1, frozenset())
-    assert words == sorted(set(words))
-    part = PART | {"id": "p", "query": "Which?", "answer": "Acton", "answer_type": "string_exact"}
+    asks = PART | {"id": "p", "query": "Which?", "answer": "Acton", "answer_type": "string_exact"}
     asked = {"id": "small-easy-2", "query": "How many samples has Acton?", "answer": ["Acton", 3]}
-    more = {"answer_type": "list_exact", "subtasks": [part], "data_sources": ["sites.csv"]}
+    more = {"answer_type": "list_exact", "subtasks": [asks], "data_sources": ["sites.csv"]}
     question = ENTRY | asked | more
     out = built(tmp_path, "obscured", question)
-    made, sub = read_tasks(out / "tasks.jsonl")[0], read_tasks(out / "subtasks.jsonl")[0]
+    (made,), (part,) = (read_tasks(out / f"{name}.jsonl") for name in ("tasks", "subtasks"))
     text = (out / made.files["lake"] / "sites.csv").read_text("utf-8")
     assert "Acton" not in made.prompt[1]["content"] + text
     assert text.count(f",{made.gold['answer'][0]},") == 20
     assert made.gold["plain_answer"] == ["Acton", 3] != made.gold["answer"]
-    assert sub.gold["plain_answer"] == "Acton" != sub.gold["answer"]
+    assert part.gold["plain_answer"] == "Acton" != part.gold["answer"]
     assert category(made.gold, ["Acton", 3], 0.5, "ran", "", []) == "recalled"
-    whole = read_tasks(built(tmp_path / "f", "full", question) / "tasks.jsonl")[0]
-    assert "plain_answer" not in whole.gold
-    gold = {"answer_type": "list_exact", "answer": ["Bika", "Teru"]}
-    plain = gold | {"plain_answer": ["Acton", "Boston"]}
-    assert category(plain, "['boston', 'Acton']", 0.0, "ran", "", []) == "recalled"
-    assert category(plain, ["Acton", "Teru"], 0.5, "ran", "", []) == "partly"
-    assert category(gold, ["Acton", "Boston"], 0.0, "ran", "", []) == "other_wrong"
+    assert category(made.gold, ["Acton", 4], 0.0, "ran", "", []) == "other_wrong"
+    assert category(made.gold, ["x", 3], 0.5, "ran", "", []) == "partly"
 
 
 def test_published_and_doubted_tasks_never_train(tmp_path: Path) -> None:
@@ -156,28 +132,16 @@ def test_published_and_doubted_tasks_never_train(tmp_path: Path) -> None:
 
 def test_printing_every_number_earns_no_sub_task_credit() -> None:
     steps = [{"answer_type": "numeric_exact", "answer": n} for n in (3, 4)]
-    for printed, credit in (([4, 4, 3.0], 1.0), ([4, 4, 4], 0.5), ([*range(100, 200), 3, 4], 0.0)):
-        assert subtask_credit(steps, printed) == credit
+    printed = ([4, 4, 3.0], [4, 4, 4], [*range(100, 200), 3, 4])
+    assert [subtask_credit(steps, one) for one in printed] == [1.0, 0.5, 0.0]
 
 
-def test_categories_of_failure() -> None:
+@pytest.mark.parametrize(("answer", "outcome", "ended", "code", "want"), CATEGORIES)
+def test_categories_of_failure(
+    answer: Any, outcome: float | None, ended: str, code: str, want: str
+) -> None:
     gold = {"answer_type": "numeric_exact", "answer": 12.5}
-    for answer, outcome, ended, code, want in (
-        (None, 0.0, "no_reply", "", "no_reply"),
-        (None, 0.0, "no_code", "", "contract_broken"),
-        (None, 0.0, "error", "", "code_fails"),
-        (None, 0.0, "timeout", "", "time_limit"),
-        (None, 0.0, "no_answer", "x", "ran_no_answer"),
-        (1, None, "ran", "", "infrastructure"),
-        (12.5, 1.0, "ran", "", "right"),
-        (99, 0.0, "ran", "b.csv", "gold_file_never_opened"),
-        ("x", 0.0, "ran", "open('a.csv')", "wrong_type"),
-        (1250, 0.0, "ran", "a.csv", "scale_slip"),
-        (12.52, 0.0, "ran", "a.csv", "rounding_slip"),
-        (-12.5, 0.0, "ran", "a.csv", "scale_slip"),
-        (99, 0.0, "ran", "a.csv", "other_wrong"),
-    ):
-        assert category(gold, answer, outcome, ended, code, ["d/a.csv"]) == want
+    assert category(gold, answer, outcome, ended, code, ["d/a.csv"]) == want
 
 
 @needs_krama
@@ -197,27 +161,20 @@ def test_every_visible_workload_is_read_and_its_files_found(tmp_path: Path) -> N
 
 
 def test_a_checkout_is_imported_with_its_lakes_left_in_place(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
 ) -> None:
     """The release's workload folder also has files for a first try: the domains' own files
     decide. Sub-tasks may be shown other files than their task."""
     place, out = make_checkout(tmp_path / "release"), tmp_path / "k"
     words = ["--import", str(place), "--out", str(out), "--strict", "--subtask-mode", "oracle"]
     assert main(words) == 0
-    said = capsys.readouterr().out
     tasks, part = read_tasks(out / "tasks.jsonl"), read_tasks(out / "subtasks.jsonl")[0]
     right = {"environment-easy-1": 2.5, "legal-easy-3": 1.5}
     assert {t.id: t.gold["answer"] for t in tasks} == right
     assert [t.id for t in read_tasks(out / "doubted.jsonl")] == ["legal-hard-1"]
     assert (out / tasks[0].files["lake"]).resolve() == place / "data/environment/input"
-    assert not (out / "lakes").exists()
-    assert "quick-start-questions.json: left out environment-easy-1, environment-hard-2" in said
     assert (tasks[0].meta["mode"], part.meta["mode"]) == ("full", "oracle")
     assert [p.name for p in (out / part.files["lake"]).iterdir()] == ["rain_amherst.csv"]
-    workloads = [str(p) for p in sorted((place / "workload").glob("*.json"))]
-    words = ["--workload", *workloads, "--lakes", str(place / "data"), "--out"]
-    assert main([*words, str(tmp_path / "again")]) == 0
-    assert (tmp_path / "again/tasks.jsonl").read_bytes() == (out / "tasks.jsonl").read_bytes()
 
 
 def test_a_workload_file_has_its_lakes_beside_it(tmp_path: Path) -> None:
@@ -225,52 +182,38 @@ def test_a_workload_file_has_its_lakes_beside_it(tmp_path: Path) -> None:
     one = place / "workload" / "quick-start-questions.json"
     assert find_copy(one)[1] == find_copy(place / "workload")[1] == place / "data"
     assert [e.answer for e in gathered([one])[0]] == [7, 8]  # alone, it is asked
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    for why in ("clone it and give the folder", "give its checkout", "no lakes are beside"):
-        with pytest.raises(TaskError, match=why):
-            find_copy(tmp_path / "mitdbg" if why.startswith("clone") else empty)
-        if why.startswith("give"):
-            (empty / "w.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(TaskError, match="no lakes are beside"):
+        find_copy(write(tmp_path / "w.json"))
 
 
 def test_a_task_in_two_files_is_one_where_neither_says_anything_else(tmp_path: Path) -> None:
     whole = task("east-easy-1", "How many?", 3)
     less = {k: v for k, v in whole.items() if k != "subtasks"}
     one, other = write(tmp_path / "a.json", less), write(tmp_path / "b.json", whole)
-    entries, said = gathered([one, other, other])
-    assert [(e.id, len(e.steps)) for e in entries] == [("east-easy-1", 1)] and not said
+    entries, _ = gathered([one, other, other])
+    assert [(e.id, len(e.steps)) for e in entries] == [("east-easy-1", 1)]
     third = write(tmp_path / "c.json", whole | {"answer": 4})
     with pytest.raises(TaskError, match=r"is in .*a.json and, with another 'answer', in .*c.json"):
         gathered([one, third])
-    with pytest.raises(TaskError, match="is there twice"):
-        gathered([write(tmp_path / "d.json", whole, whole)])
 
 
 def test_what_a_copy_lacks_is_left_out_and_said_or_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place, out = make_checkout(tmp_path / "release"), tmp_path / "k"
-    (place / "data/environment").rename(tmp_path / "elsewhere")
+    (place / "data/environment").rename(place / "data/wildfire")
+    known = ["rain_boston.csv", "ZHVI.csv"]  # the release itself lacks the second
+    write(place / "workload/wildfire.json", task("wildfire-hard-21", "x?", 1, data_sources=known))
     workload = place / "workload" / "legal.json"
     rows = json.loads(workload.read_text("utf-8"))
     write(workload, *rows, task("legal-easy-4", "x?", 1, data_sources=["rain_boston.csv"]))
     (place / "data/legal/input/rain_amherst.csv").unlink()
     words = ["--import", str(place), "--out", str(out)]
     assert main([*words, "--strict"]) == 2
-    assert "--strict: environment" in capsys.readouterr().err and not out.exists()
+    assert not out.exists()
     assert main(words) == 0
-    said = capsys.readouterr().out
-    assert "legal: 2 of 3 tasks" in said and "legal-easy-3 (rain_amherst.csv)" in said
-    assert [t.id for t in read_tasks(out / "tasks.jsonl")] == ["legal-easy-4"]
+    assert "legal-easy-3 (rain_amherst.csv)" in capsys.readouterr().out
+    kept = [t.id for t in read_tasks(out / "tasks.jsonl")]
+    assert sorted(kept) == ["legal-easy-4", "wildfire-hard-21"]
     manifest = json.loads((out / "manifest.json").read_text("utf-8"))
     assert sorted(manifest["left_out"]) == ["environment-easy-1", "legal-easy-3", "legal-hard-1"]
-
-
-def test_a_source_that_the_release_itself_lacks_leaves_no_task_out(tmp_path: Path) -> None:
-    place = make_checkout(tmp_path / "release")
-    known = task("wildfire-hard-21", "x?", 1, data_sources=["rain_boston.csv", "ZHVI.csv"])
-    workload = write(place / "workload" / "wildfire.json", known)
-    (place / "data/legal").rename(place / "data/wildfire")
-    manifest = build([workload], place / "data", tmp_path / "k", "oracle")
-    assert (manifest["counts"]["tasks"], manifest["left_out"]) == (1, {})
