@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,26 +49,6 @@ def test_a_gold_that_its_words_do_not_lead_to_is_refused() -> None:
     assert word([row("abc", "abc", ("clean_nothing_mapper",))], InstructConfig(), {})[1]
 
 
-def test_tasks_of_other_splits_are_asked_once_and_in_no_group_of_their_own() -> None:
-    gold = execute(TEXT, [Step(name) for name in MAPPERS]).text
-    asked = InstructConfig(variants_per_task=3)
-    ((one,), _) = word([row(TEXT, gold)], asked, {})
-    train, (held,) = one.tasks_in("train"), one.tasks_in("heldout")
-    assert {t.group for t in train} == {one.row["instance_id"]} and len({t.id for t in train}) == 3
-    assert held == replace(train[0], split="heldout", group=None) and not one.tasks_in("")
-
-
-@pytest.mark.parametrize(
-    ("chars", "steps", "rank"),
-    [
-        *((4000, 2, 1), (4001, 2, 1), (4000, 4, 1), (4001, 4, 2), (8000, 5, 2)),
-        *((8001, 4, 2), (8001, 5, 3), (8001, 2, 2), (4000, 5, 2)),
-    ],
-)
-def test_difficulty_ranks_length_and_recipe(chars: int, steps: int, rank: int) -> None:
-    assert difficulty(chars, steps) == rank
-
-
 def test_caps_count_units_and_families_of_a_recipe() -> None:
     plans = [
         RowPlan(ORDER, ("x",), recipe_id="r", family_id=family)
@@ -81,40 +60,39 @@ def test_caps_count_units_and_families_of_a_recipe() -> None:
         assert [number for number, _ in thin(listed, config)] == wanted
 
 
+def test_difficulty_ranks_length_and_recipe() -> None:
+    steps = range(2, 6)
+    ranks = {chars: [difficulty(chars, n) for n in steps] for chars in (4000, 4001, 8000, 8001)}
+    middle = [1, 2, 2, 2]
+    assert ranks == {4000: [1, 1, 1, 2], 4001: middle, 8000: middle, 8001: [2, 2, 2, 3]}
+
+
 # --- the balance of KEEP and DROP
 
 FILTERS = ("words_num_filter", "text_length_filter")
-Made = tuple[str, str, str]  # track, filter ("" for none), statuses (K and D)
-units = st.lists(
-    st.one_of(
-        st.tuples(
-            st.just("order_f"),
-            st.sampled_from(FILTERS),
-            st.sampled_from(("DDD", "DDK", "DKK", "KKD")),
-        ),
-        st.tuples(st.just("atomic_f"), st.sampled_from(FILTERS), st.sampled_from(("D", "K"))),
-        st.tuples(st.just("order_m"), st.just(""), st.just("KK")),
-    ),
-    max_size=60,
-)
 
 
 def unit_of(number: int, track: str, name: str, statuses: str) -> Unit:
     recipe = tuple(n for n in (name, "clean_html_mapper") if n)
     record = Record(f"doc-{number}", "web", "")
+    said = {"D": "DROP", "K": "KEEP"}
     rows = [
-        Instance(
-            RowPlan(TRACKS.index(track), recipe, variant_id=str(i)),
-            record,
-            "DROP" if status == "D" else "KEEP",
-        )
+        Instance(RowPlan(TRACKS.index(track), recipe, variant_id=str(i)), record, said[status])
         for i, status in enumerate(statuses)
     ]
     return Unit(number, rows, "", ("", ""), [], ("", 0, 0))
 
 
-@given(units)
-def test_every_filter_of_every_track_is_nearer_to_balance(made: list[Made]) -> None:
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(("order_f", "atomic_f")),
+            st.sampled_from((*FILTERS, "")),
+            st.sampled_from(("DDD", "DKK", "KKD", "D", "K")),
+        )
+    )
+)
+def test_every_filter_of_every_track_is_nearer_to_balance(made: list[tuple[str, str, str]]) -> None:
     listed = [unit_of(number, *one) for number, one in enumerate(made)]
     left_out = {unit.number for unit in unbalanced(listed)}
     assert left_out == {unit.number for unit in unbalanced(listed[::-1])}
@@ -123,10 +101,3 @@ def test_every_filter_of_every_track_is_nearer_to_balance(made: list[Made]) -> N
         own = {n: u[2].count("D") - u[2].count("K") for n, u in enumerate(made) if u[:2] == cell}
         kept = [excess for n, excess in own.items() if n not in left_out]
         assert abs(sum(kept)) <= min(1, abs(sum(own.values())))
-
-
-def test_groups_that_only_drop_go_before_those_that_teach_both() -> None:
-    made = [
-        unit_of(n, "order_f", FILTERS[0], s) for n, s in enumerate(("DDD", "DKK", "DDK", "DDD"))
-    ]
-    assert {unit.number for unit in unbalanced(made)} == {0, 3}

@@ -24,7 +24,6 @@ from data_gen.cdr.instruct import (
     variant,
 )
 from data_gen.cdr.outcome import (
-    MOST,
     Judged,
     Outcome,
     OutcomeError,
@@ -109,20 +108,16 @@ def test_a_description_is_read_back_and_a_changed_one_never(
         read_outcome(text[:place] + "¤" + text[place + 1 :])  # "#" may stand there already
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        "holds no phone numbers.",
-        "holds no phone numbers, with no other change. ",
-        "holds no phone numbers, and no phone numbers, all else left as it is.",
-        "holds no phone numbers, with no other change. By the links I mean those there once the "
-        "phone numbers are gone.",
-        ", with no other change.",
-    ],
-)
-def test_what_cannot_be_understood_is_refused(end: str) -> None:
-    with pytest.raises(OutcomeError):
-        read_outcome(f"The goal is a text that {end}")
+def test_what_cannot_be_understood_is_refused() -> None:
+    told = "The goal is a text that holds no phone numbers, with no other change."
+    assert len(read_outcome(told)[0].states) == 1
+    for wrong in (
+        told.replace(", with no other change", ""),
+        told.replace(",", ", and no phone numbers,"),
+        f"{told} By the links I mean those there once the phone numbers are gone.",
+    ):
+        with pytest.raises(OutcomeError):
+            read_outcome(wrong)
 
 
 def apply(mapper: str, text: str) -> str:
@@ -187,13 +182,6 @@ def test_an_order_is_said_where_it_matters() -> None:
     ahead = described(TWICE, other, apply)
     assert isinstance(ahead, Outcome) and ahead.ahead == {(REPEATS, MAC)} and not ahead.once
     assert REPEATS not in {name for name, _ in claims(ahead, TWICE, other, apply)}
-    many = described("Plain words alone", [step(name) for name in NAMES], apply)
-    assert isinstance(many, Outcome) and len(NAMES) > MOST  # in blocks
-    half = len(NAMES) // 2
-    assert many.once == {(a, b) for a in NAMES[:half] for b in NAMES[half:]}
-
-
-def test_a_step_that_leaves_what_it_takes_out_has_no_description() -> None:
-    text = "password: token: abc"
-    assert described(text, [step("clean_secret_mapper")], apply) == "not_true_of_its_own_result"
-    assert described(text, [step(MAIL), step(MAIL)], apply) == "a_step_twice"
+    secret = described("password: token: abc", [step("clean_secret_mapper")], apply)
+    assert secret == "not_true_of_its_own_result"
+    assert described(once, [step(MAC), step(MAC)], apply) == "a_step_twice"
