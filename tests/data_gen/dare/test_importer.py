@@ -21,9 +21,8 @@ pytest.importorskip("sklearn")
 from dare_copy import write_copy
 from front import command
 from make_published import TEXTS, row_of, texts_of
-from places import SHARED
+from places import SHARED, tables
 
-from assay.family import family_of
 from assay.task import TaskError, read_tasks
 from data_gen.dare import sources
 from data_gen.dare.importer import find_copy, licence_of
@@ -37,6 +36,7 @@ from train.run.data import training_tasks
 main = command("tasks")
 OFFICIAL = SHARED / "dare/tasks"
 NAMES = ("ann_flats_class", "bob_shops_ts")
+LICENCES = tables("dare_build")["a_licence_has_one_name"]  # as it is said, SPDX, family, is it open
 at_hand = pytest.mark.skipif(not OFFICIAL.is_dir(), reason="published databases are not at hand")
 
 
@@ -58,14 +58,10 @@ def test_a_copy_is_found_where_it_lies(tmp_path: Path) -> None:
     for inner in ("", "data/eval", "data/eval/question_list.json"):
         assert find_copy(str(tmp_path / inner), "eval") == test
     train = write_copy(tmp_path, NAMES, 1, where="train")
-    assert find_copy(str(tmp_path), "eval") == test
-    assert find_copy(str(tmp_path), "train") == train
+    assert [find_copy(str(tmp_path), side) for side in ("eval", "train")] == [test, train]
     write_copy(tmp_path, NAMES, 2, where="more/train")
-    (tmp_path / "packed").mkdir()
-    (tmp_path / "packed" / "data.zip").write_bytes(b"")
-    for place in (tmp_path, tmp_path / "packed"):
-        with pytest.raises(TaskError, match=r"more/train|data\.zip"):
-            find_copy(str(place), "train")
+    with pytest.raises(TaskError, match=r"more/train"):
+        find_copy(str(tmp_path), "train")
 
 
 def test_a_whole_copy_is_imported_whole_or_as_far_as_it_is_asked_for(tmp_path: Path) -> None:
@@ -73,8 +69,6 @@ def test_a_whole_copy_is_imported_whole_or_as_far_as_it_is_asked_for(tmp_path: P
     assert run(tmp_path, tmp_path / "T") == 0 and refused(tmp_path / "T") == {}
     tasks = read_tasks(tmp_path / "T" / "tasks.jsonl")
     assert [t.track for t in tasks] == ["class-IF", "class-MM", "time-XF", "time-CF"]
-    slices = family_of(tasks[0]).slices(tasks[0])
-    assert (slices["domain"], slices["licence"], slices["origin"]) == ("health", "MIT", "published")
     (tmp_path / "ids").write_text("bob_shops_ts:CF\n")
     assert run(tmp_path, tmp_path / "I", "--ids", str(tmp_path / "ids")) == 0
     assert ids(tmp_path / "I") == ["bob_shops_ts:CF"]
@@ -85,8 +79,9 @@ def test_a_whole_copy_is_imported_whole_or_as_far_as_it_is_asked_for(tmp_path: P
         assert bare.files == whole.files and "truth_csv" not in bare.gold
 
 
-def test_a_missing_file_leaves_out_what_needs_it(tmp_path: Path, capsys: Any) -> None:
+def test_a_missing_file_leaves_out_what_needs_it(tmp_path: Path) -> None:
     home = write_copy(tmp_path, (*NAMES, "cem_cars_reg", "dan_dogs_class", "eva_eggs_class"))
+    (entry,) = (e for e in read_entries(home) if e.name == NAMES[0])
     for file in (
         "ann_flats_class/source/train_v2.csv",
         "bob_shops_ts/source/train.csv",
@@ -100,22 +95,10 @@ def test_a_missing_file_leaves_out_what_needs_it(tmp_path: Path, capsys: Any) ->
     assert run(home, tmp_path / "T") == 0 and ids(tmp_path / "T") == kept
     found = refused(tmp_path / "T")
     assert {name for name, row in found.items() if row["used"]} == {k[:-3] for k in kept}
-    assert found["ann_flats_class"]["why"] == [
-        "missing_file: class-MM: source/train_v2.csv not there"
-    ]
     assert len(found) == 5 and len(found["bob_shops_ts"]["why"]) == 2
-    assert run(home, tmp_path / "L", "--list") == 0
-    assert [t.id for t in read_tasks(tmp_path / "L" / "index.jsonl")] == kept
-    capsys.readouterr()
     assert run(home, tmp_path / "S", "--strict") == 2
-    assert "5 of its databases" in capsys.readouterr().err
     assert not (tmp_path / "S" / "tasks.jsonl").exists()
-
-
-def test_the_answers_of_if_may_be_missing_but_not_what_they_are_made_from(tmp_path: Path) -> None:
-    home = write_copy(tmp_path, NAMES)
-    (entry,) = (e for e in read_entries(home) if e.name == NAMES[0])
-    (entry.folder / "verify" / "simulated_pred_local.csv").unlink()
+    (entry.folder / "verify" / "simulated_pred_local.csv").unlink()  # it can be made again
     assert entry.missing("v1") == [] == entry.missing("v1", again=True)
     (entry.folder / "source" / "train_v1_no_err.csv").unlink()
     assert entry.missing("v1") == ["source/train_v1_no_err.csv"]
@@ -125,86 +108,63 @@ def test_nothing_hidden_may_be_needed(tmp_path: Path) -> None:
     home = write_copy(tmp_path, NAMES)
     listing = home / "question_list.json"
     rows = json.loads(listing.read_text())
-    for name in ("train_v1_no_err.csv", "../verify/ground_truth.csv", "absent.csv"):
+    for name in ("train_v1_no_err.csv", "../verify/ground_truth.csv"):
         needed = [*rows[0]["needed_files_v1"], name]
         listing.write_text(json.dumps([rows[0] | {"needed_files_v1": needed}]))
         with pytest.raises(TaskError, match=re.escape(repr(name))):
             read_entries(home)[0].needed("v1")
-    listing.write_text("{")
-    assert run(home, tmp_path / "o") == 2
 
 
 # --- what is evaluation ---
 
 
-@pytest.fixture
-def evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy whose first database is a published evaluation database, and whose second is not."""
-    home = write_copy(tmp_path / "release", NAMES)
-    (first,) = (e for e in read_entries(home) if e.name == NAMES[0])
-    hashed = ["git", "hash-object"]
-    files = {
-        p.name: subprocess.run([*hashed, p], check=True, capture_output=True, text=True).stdout
+def test_what_is_evaluation_is_no_training_task_whatever_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a copy whose first database is a published evaluation database."""
+    top = write_copy(tmp_path / "release", NAMES)
+    (first,) = (e for e in read_entries(top) if e.name == NAMES[0])
+    hashed = {
+        p.name: subprocess.check_output(["git", "hash-object", p], text=True).strip()
         for p in (first.folder / "source").iterdir()
     }
-    known = [row_of(first, {name: said.strip() for name, said in files.items()})]
+    known = [row_of(first, hashed)]
     monkeypatch.setattr(sources, "_rows", lambda: known)
     for name in ("_files", "published_tables"):
         monkeypatch.setattr(sources, name, getattr(sources, name).__wrapped__)
-    return home
-
-
-def test_what_is_evaluation_is_no_training_task_whatever_it_is_called(
-    evaluation: Path, tmp_path: Path
-) -> None:
-    listing = evaluation / "question_list.json"
+    listing = top / "question_list.json"
     listing.write_text(listing.read_text().replace("ann_flats_class", "new_name_class"))
-    home = evaluation / "databases" / "new_name_class"
-    (evaluation / "databases" / "ann_flats_class").rename(home)
-    assert run(evaluation, tmp_path / "T", "--split", "train") == 0
+    home = first.folder.rename(first.folder.with_name("new_name_class"))
+    assert run(top, tmp_path / "T", "--split", "train") == 0
     assert ids(tmp_path / "T") == ["bob_shops_ts:XF", "bob_shops_ts:CF"]
     assert refused(tmp_path / "T")["new_name_class"]["why"][0].startswith("evaluation: ")
     tasks = read_tasks(tmp_path / "T" / "tasks.jsonl")
-    assert not any(task.meta.get("published") for task in tasks)
     assert training_tasks(str(tmp_path / "T" / "tasks.jsonl")) == tasks
-    assert {task.split for task in tasks} == {"train"}
-    assert run(evaluation, tmp_path / "E") == 0
+    assert run(top, tmp_path / "E") == 0
     with pytest.raises(TaskError, match="published"):
         training_tasks(str(tmp_path / "E" / "tasks.jsonl"))
     for path in (home / "source").glob("*.csv"):  # other files, the same table
         frame: Any = pd.read_csv(path)
         frame.sample(frac=1, random_state=1).to_csv(path, index=False, quoting=1)
     listing.write_text(listing.read_text().replace("Clean the table", "Another question"))
-    assert run(evaluation, tmp_path / "U", "--split", "train") == 0
+    assert run(top, tmp_path / "U", "--split", "train") == 0
     assert "columns" in refused(tmp_path / "U")["new_name_class"]["why"][0]
 
 
-def table(rows: int = 300, seed: int = 0) -> Any:
+def table(seed: int) -> Any:
     rng = np.random.default_rng(seed)
-    days = pd.date_range("2019-01-01", periods=rows).strftime("%Y-%m-%d")
-    return pd.DataFrame(
-        {
-            "price": rng.normal(100, 20, rows).round(2),
-            "area": rng.integers(1000, 90_000, rows),
-            "day": days,
-            "name": [f"house {n}" for n in rng.integers(0, 200, rows)],
-            "rooms": rng.integers(1, 6, rows),
-        }
-    )
-
-
-@pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """One published table, a made one."""
-    frame = table()
-    kept = (Published("houses_reg", len(frame), tuple(sketches_of(frame))),)
-    monkeypatch.setattr(sources, "published_tables", lambda: kept)
-    return frame
+    frame = pd.DataFrame({"price": rng.normal(100, 20, 300).round(2)})
+    frame["area"], frame["rooms"] = rng.integers(1000, 90_000, 300), rng.integers(1, 6, 300)
+    frame["day"] = pd.date_range("2019-01-01", periods=300).strftime("%Y-%m-%d")
+    return frame.assign(name=[f"house {n}" for n in rng.integers(0, 200, 300)])
 
 
 def test_copies_are_known_however_they_are_kept_and_nothing_else_is(
-    known: Any, tmp_path: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    known = table(0)
+    kept = (Published("houses_reg", len(known), tuple(sketches_of(known))),)
+    monkeypatch.setattr(sources, "published_tables", lambda: kept)
     days = pd.to_datetime(known["day"])
     for copy in (
         known.sample(frac=1, random_state=1)[["name", "area", "day", "price"]],
@@ -215,7 +175,7 @@ def test_copies_are_known_however_they_are_kept_and_nothing_else_is(
     ):
         assert "houses_reg" in same_as_published(copy)
     counted = pd.DataFrame({"id": range(300), "rooms": known["rooms"], "one": [1.5] * 300})
-    for other in (table(seed=1).drop(columns="day"), counted, known.head(140)):
+    for other in (table(1).drop(columns="day"), counted, known.head(140)):
         assert same_as_published(other) == ""
     known.to_csv(tmp_path / "mine.csv", sep=";", decimal=",", index=False)
     ((_, load),) = tables_in(tmp_path / "mine.csv")
@@ -253,8 +213,7 @@ def test_published_databases_are_what_is_shipped_and_score_their_answers(tmp_pat
         assert score_table_row(task, answer).outcome == 1.0
         solved += 1
     assert len(shipped) == 162 and solved >= 6
-    for row in texts_of(entries):
-        assert row["questions"] == texts[row["name"]]["questions"]
+    assert all(row["questions"] == texts[row["name"]]["questions"] for row in texts_of(entries))
     assert run(OFFICIAL, tmp_path / "T", "--split", "train") == 2  # nothing is left to train on
     found = refused(tmp_path / "T")
     assert len(found) == len(entries)
@@ -268,81 +227,44 @@ def test_published_databases_are_what_is_shipped_and_score_their_answers(tmp_pat
 # --- licences ---
 
 
-LICENCES = """
-CC0: Public Domain = CC0-1.0 = cc0
-apache-2.0 = Apache-2.0 = apache
-MIT = MIT = mit
-GPL-2.0-or-later = GPL-2.0-or-later = gpl
-Attribution 4.0 International (CC BY 4.0) = CC-BY-4.0 = cc-by
-Attribution-ShareAlike 3.0 Unported (CC BY-SA 3.0) = CC-BY-SA-3.0 = cc-by-sa
-CC BY-NC-SA 4.0 = CC-BY-NC-SA-4.0 = cc-by-nc-sa, closed
-CC BY-NC-ND 4.0 = CC-BY-NC-ND-4.0 = cc-by-nc-nd, closed
-CC BY = CC BY = cc-by
-ODC Public Domain Dedication and Licence (PDDL) = PDDL-1.0 = pddl
-ODC Attribution License (ODC-By) = ODC-By-1.0 = odc-by
-Database: Open Database, Contents: Database Contents = ODbL-1.0 = odbl
-DbCL-1.0 = DbCL-1.0 = dbcl
-Community Data License Agreement - Sharing - Version 1.0 = CDLA-Sharing-1.0 = cdla-sharing
-Community Data License Agreement - Permissive - Version 1.0 = CDLA-Permissive-1.0 = cdla-permissive
-© Original Authors = © Original Authors = © original authors, closed
-"""
-
-
-@pytest.mark.parametrize("line", LICENCES.strip().splitlines())
-def test_a_licence_has_one_name(line: str) -> None:
-    said, name, kind = line.split(" = ")
-    plain, _, closed = kind.partition(", ")
-    assert spdx(said) == name == spdx(name) and family(said) == family(name) == plain
-    assert is_open(said) == is_open(name) == allowed(said, ["open"]) == (not closed)
-    assert allowed(said, [plain]) and allowed(said, ["GPL"]) == (plain == "gpl")
+@pytest.mark.parametrize(("said", "name", "kind", "free"), LICENCES)
+def test_a_licence_has_one_name(said: str, name: str, kind: str, free: bool) -> None:
+    assert spdx(said) == name == spdx(name) and family(said) == family(name) == kind
+    assert is_open(said) == is_open(name) == allowed(said, ["open"]) == free
+    assert allowed(said, [kind]) and allowed(said, ["GPL"]) == (kind == "gpl")
 
 
 def test_the_page_of_the_source_says_the_licence() -> None:
     page = {"data_info": {"licenseName": "MIT"}, "meta_data": {"licenses": [{"name": "CC0-1.0"}]}}
-    for about, wanted in (
-        (page, "MIT"),
-        (page | {"data_info": None}, "CC0-1.0"),
-        ({"data_info": {"licenseName": "Unknown"}}, None),
-        ({"meta_data": [1]}, None),
-    ):
-        assert licence_of(Entry(Path(), {}, {}, about)) == wanted
+    assert licence_of(Entry(Path(), {}, {}, page)) == "MIT"
+    assert licence_of(Entry(Path(), {}, {}, page | {"data_info": None})) == "CC0-1.0"
+    assert licence_of(Entry(Path(), {}, {}, {"data_info": {"licenseName": "Unknown"}})) is None
     assert licence_of(Entry(Path(), {}, {}, page), "CC-BY-4.0") == "CC-BY-4.0"  # a person looked
 
 
 # --- DSBench ---
 
 
-def dsbench_task(top: Path, name: str, train: str, answer: str) -> Path:
-    """One task in DSBench's layout, about rows 9 and 7; the folder of its tables."""
-    home = top / "data_resplit" / name
-    home.mkdir(parents=True)
-    (top / "answers" / name).mkdir(parents=True)
-    (home / "train.csv").write_text(train)
-    (home / "test.csv").write_text("id,x\n9,0.1\n7,0.2\n")
-    (home / "sample_submission.csv").write_text("id,y\n9,a\n7,a\n")
-    (top / "answers" / name / "test_answer.csv").write_text(answer)
-    return home
-
-
 def test_dsbench_becomes_the_same_format_and_what_cannot_be_read_is_listed(tmp_path: Path) -> None:
     top, out = tmp_path / "data", tmp_path / "o"
-    numbers = "id,y\n7,1.5\n9,2.5\n"
-    labels = "id,x,y\n7,0.2,b\n9,0.1,a\n"
-    dsbench_task(top, "Playground S1", "id,x,y\n1,0.5,a\n2,0.7,b\n", labels)
-    dsbench_task(top, "fine", "id,x,y\n1,0.5,1.25\n2,0.7,2.5\n", numbers)
-    texts = "".join(f"{i},0.5,tweet number {i}\n" for i in range(300))
-    dsbench_task(top, "texts", f"id,x,y\n{texts}", numbers)
-    dsbench_task(top, "twice", "id,x,y\n1,0.5,1.25\n", numbers + "7,1.5\n")
-    dsbench_task(top, "short", "id,x,y\n1,0.5,1.25\n", "id,y\n7,1.5\n")
-    (dsbench_task(top, "half", "id,x,y\n1,0.5,1\n", numbers) / "sample_submission.csv").unlink()
-    (top / "task").mkdir()
-    (top / "task" / "Playground S1.txt").write_text("Predict y.")
+    numbers, labels = "id,y\n7,1.5\n9,2.5\n", "id,x,y\n7,0.2,b\n9,0.1,a\n"
+    for name, train, answer in (  # about rows 9 and 7
+        ("Playground S1", "id,x,y\n1,0.5,a\n2,0.7,b\n", labels),
+        ("fine", "id,x,y\n1,0.5,1.25\n2,0.7,2.5\n", numbers),
+        ("twice", "id,x,y\n1,0.5,1.25\n", numbers + "7,1.5\n"),
+        ("short", "id,x,y\n1,0.5,1.25\n", "id,y\n7,1.5\n"),
+    ):
+        for path, text in (
+            (f"data_resplit/{name}/train.csv", train),
+            (f"data_resplit/{name}/test.csv", "id,x\n9,0.1\n7,0.2\n"),
+            (f"data_resplit/{name}/sample_submission.csv", "id,y\n9,a\n7,a\n"),
+            (f"answers/{name}/test_answer.csv", answer),
+        ):
+            (top / path).parent.mkdir(parents=True, exist_ok=True)
+            (top / path).write_text(text)
     assert main(["dare", "--import-dsbench", str(top), "--out", str(out)]) == 0
     found = {t.track: t for t in read_tasks(out / "tasks.jsonl")}
     assert found["class-MM"].gold["truth_csv"] == "row_id,y\n1,a\n2,b\n"
     assert found["reg-MM"].gold["truth_csv"] == "row_id,y\n1,2.5\n2,1.5\n" and len(found) == 2
-    for task in found.values():
-        assert task.meta["published"]
-        assert sorted(task.files) == ["metadata.txt", "train_v2.csv", "val_v2.csv"]
-    assert refused(out).keys() == {"texts", "twice", "short", "half"}
-    assert main(["dare", "--import-dsbench", str(tmp_path), "--out", str(tmp_path / "p")]) == 2
+    assert all(task.meta["published"] for task in found.values())
+    assert refused(out).keys() == {"twice", "short"}

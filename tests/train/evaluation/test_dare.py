@@ -17,7 +17,8 @@ from dare_worlds import prices
 from front import command, results
 from tiny_model import write_tiny_tokenizer
 
-from assay.task import Task, TaskError, read_tasks, with_absolute_files
+from assay.task import Score, Task, TaskError, read_tasks, with_absolute_files
+from rollouts.trajectory import Trajectory
 from train.evaluation import dare
 
 pytestmark = pytest.mark.usefixtures("warm_sandbox")
@@ -89,6 +90,25 @@ ROWS = [
     row("time-XF", "c", 0.5, 0.5),
     row("time-CF", "d", 0.0, 0.0),
 ]
+
+
+@pytest.mark.parametrize(
+    ("stop", "last_call", "usable", "outcome", "cause"),
+    [
+        ("eos", "error", 0.0, 0.0, "code error"),
+        ("turns", "error", 0.0, 0.0, "code execution limit"),
+        ("eos", "timeout", 0.0, 0.0, "code execution limit"),
+        ("length", "ok", 0.0, 0.0, "max token limit"),
+        ("eos", "ok", 1.0, 0.5, "instruction adherence"),
+        ("eos", "ok", 1.0, 1.0, None),
+    ],
+)
+def test_failures_have_a_cause(
+    stop: Any, last_call: str, usable: float, outcome: float, cause: str | None
+) -> None:
+    played = Trajectory("a", 0, [], [], [], [], stop, "", 0, notes={"last_call": last_call})
+    score = Score(outcome, outcome, {"usable": usable})
+    assert dare.category(Task("a", "table", "reg-IF", "", [], {}), played, score) == cause
 
 
 def test_both_readings_and_costs_stand_in_one_table() -> None:
