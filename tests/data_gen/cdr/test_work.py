@@ -1,4 +1,5 @@
-"""The same bytes however a build is cut up: by workers, shards, parts, and kills on the way."""
+"""The construction: the same bytes however a build is cut up (workers, shards, parts, kills on the
+way), and the reference's own results where they are at hand."""
 
 from __future__ import annotations
 
@@ -6,23 +7,28 @@ import json
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import front
 import pytest
-from front import command
+from faulty import Fault, command
 from places import ROOT, SHARED
 from vectors import needs_full_vectors, vectors
 
 from benchmarks.cdr_corpus import documents
+from configs.cdr import MiningConfig
 from data_gen.cdr.cli import MAPS, STAGES
+from data_gen.cdr.recipes import mine_counts
 from data_gen.cdr.rows import sha256
+from data_gen.cdr.units import calibrated, percentile, quantile_of, round_threshold
+from rewards.cdr.release_files import sample_variants, stable_id
 from rewards.gold import RECIPE_PARAMS, Step, execute
 
 pytest.importorskip("duckdb", reason="needs the extra `build`")
-main = command("tasks")
+main = front.command("tasks")
+REFERENCE = str(ROOT / "configs" / "cdr_reference.yaml")
 SMALL = (
     *("instances.min_keep=1", "instances.min_drop=1", "instances.min_groups=1"),
     *("instances.per_variant=2", "instances.per_operator=2", "instances.groups_per_family=2"),
@@ -30,23 +36,6 @@ SMALL = (
     *("mining.max_recipes_per_family=2", "library.max_filters_per_recipe=1"),
     *("compose.per_domain=1", "compose.min_support=3", "instruct.all_prompts=true"),
 )
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-import assay
-
-real, moved, last = Path.replace, 0, int(sys.argv[1])
-
-def replace(self, target):
-    global moved
-    moved += 1
-    if moved == last:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return real(self, target)
-
-Path.replace = replace
-assay.main(sys.argv[2:])
-"""
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +74,11 @@ def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
     return found
 
 
-def in_stages(corpus: Path, out: Path, shards: int, part: int) -> None:
+def in_three_shards(*given: str) -> None:
     for stage in STAGES:
-        for shard in range(shards if stage in MAPS else 1):
-            cut = ["--shards", str(shards), "--shard", str(shard), "--part", str(part)]
-            assert main(words(corpus, out, "--stage", stage, *cut)) == 0
+        for shard in range(3 if stage in MAPS else 1):
+            cut = ["--shards", "3", "--shard", str(shard), "--stage", stage]
+            assert main([*given, *cut]) == 0
 
 
 def test_workers_shards_and_parts_do_not_change_a_byte(
@@ -97,7 +86,7 @@ def test_workers_shards_and_parts_do_not_change_a_byte(
 ) -> None:
     elsewhere = shutil.copytree(corpus, tmp_path / "elsewhere" / corpus.name)
     assert main(words(elsewhere, tmp_path / "two", "--workers", "2", "--part", "24")) == 0
-    in_stages(corpus, tmp_path / "shards", 3, 9)
+    in_three_shards(*words(corpus, tmp_path / "shards", "--part", "9"))
     assert files(tmp_path / "shards") == whole
     moved = files(tmp_path / "two")  # whose record names the corpus as the command did
     assert moved | {"provenance.json": b""} == whole | {"provenance.json": b""}
@@ -107,26 +96,15 @@ def test_workers_shards_and_parts_do_not_change_a_byte(
 def test_a_build_that_is_killed_twice_goes_on_to_the_same_bytes(
     corpus: Path, whole: dict[str, bytes], tmp_path: Path
 ) -> None:
-    given = words(corpus, tmp_path, "--part", "24")
-    for last in ("16", "22"):
-        code = [sys.executable, "-c", KILLED, last, "tasks", *given]
-        killed = subprocess.run(code, cwd=ROOT, capture_output=True)
-        assert killed.returncode == -signal.SIGKILL
-        assert any(tmp_path.rglob("facts-*/*.parquet"))
+    out, made = tmp_path / "out", list[dict[Path, int]]()
+    given = words(corpus, out, "--part", "24")
+    for at in (30, 60):  # changes of files
+        killed = command(["tasks", *given], tmp_path, Fault(signal.SIGKILL, at))
+        assert killed.status == -signal.SIGKILL
+        made.append({p: p.stat().st_mtime_ns for p in out.rglob("facts-*/*.parquet")})
+    assert made[0] and made[0].items() <= made[1].items()  # no part is made again
     assert main(given) == 0
-    assert files(tmp_path) == whole
-
-
-def test_what_a_stage_left_is_not_made_again(corpus: Path, tmp_path: Path) -> None:
-    given = words(corpus, tmp_path, "--part", "24", "--stage")
-    assert main([*given, "facts"]) == 0
-    (path, *_) = sorted((tmp_path / ".work").rglob("facts-*/*.parquet"))
-    before = path.stat().st_mtime_ns
-    (tmp_path / ".work" / "facts-00000" / "done").unlink()
-    for other in sorted((tmp_path / ".work").rglob("facts-*/*.parquet"))[1:]:
-        other.unlink()
-    assert main([*given, "facts"]) == 0
-    assert path.stat().st_mtime_ns == before
+    assert files(out) == whole
 
 
 def test_corpora_that_number_their_rows_alike_are_both_used(tmp_path: Path) -> None:
@@ -134,32 +112,14 @@ def test_corpora_that_number_their_rows_alike_are_both_used(tmp_path: Path) -> N
     for folder, rows in (("a", made[:25]), ("b", [made[3], *made[25:], made[30]])):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "docs.jsonl").write_text("\n".join(rows), encoding="utf-8")
-    given = [str(tmp_path / folder / "docs.jsonl") for folder in "ab"]
-    given = ["cdr", "--corpus", given[0], "--corpus", given[1], *SMALL, "--workers", "1"]
-    given += ["tracks=false"]
-    found: list[dict[str, bytes]] = []
-    for part in ("1000", "7"):
-        assert main([*given, "--out", str(tmp_path / part), "--part", part]) == 0
-        found.append(files(tmp_path / part))
-    assert found[0] == found[1]
-    refused = [json.loads(line) for line in found[0]["refused.jsonl"].splitlines()]
+    given = words(tmp_path / "a" / "docs.jsonl", tmp_path / "out", "--part", "7", "tracks=false")
+    assert main([*given, "--corpus", str(tmp_path / "b" / "docs.jsonl")]) == 0
+    refused = [json.loads(line) for line in (tmp_path / "out" / "refused.jsonl").open()]
     twice = [row["why"][0] for row in refused if "twice" in row["why"][0]]
     assert twice.count("id '3' occurs twice") == 1  # the same document again
-    used = [json.loads(line) for line in found[0]["pipeline.jsonl"].splitlines()]
+    used = [json.loads(line) for line in (tmp_path / "out" / "pipeline.jsonl").open()]
     names = {row["doc_id"] for row in used if row["kind"] == "pipeline_activation"}
     assert {"0", "docs.jsonl 2#0", "docs.jsonl 2#24"} <= names
-
-
-def test_a_file_of_the_work_folder_that_is_cut_off_is_named(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = words(corpus, tmp_path, "--stage")
-    assert main([*given, "facts"]) == 0
-    (path,) = (tmp_path / ".work").rglob("*.packed")
-    path.write_bytes(path.read_bytes()[:2000])
-    capsys.readouterr()
-    assert main([*given, "library"]) == 2
-    assert "00000.packed: is cut off or damaged; remove it" in capsys.readouterr().err
 
 
 def test_stages_out_of_turn_and_other_builds_are_refused(
@@ -171,16 +131,19 @@ def test_stages_out_of_turn_and_other_builds_are_refused(
     capsys.readouterr()
     for more, said in (
         ([*shards, "library"], "run it: --stage facts --shard 1"),
-        ([*shards, "traces"], "run --stage library"),
-        (["--shards", "2"], "--shards needs --stage"),
-        ([*shards, "facts", "--shard", "2"], "--shard 2: wanted 0 to 1"),
-        (["--shards", "3", "--stage", "facts"], "an unfinished build with other --shards"),
-        ([*shards, "facts", "instruct.seed=4"], "an unfinished build with other settings"),
+        ([*shards, "traces"], "--stage library"),
+        (["--shards", "2"], "--stage"),
+        ([*shards, "facts", "--shard", "2"], "--shard 2"),
+        (["--shards", "3", "--stage", "facts"], "--shards"),
+        ([*shards, "facts", "instruct.seed=4"], "other settings"),
     ):
         assert main([*given, *more]) == 2
         assert said in capsys.readouterr().err
-    assert main(["cdr", "--corpus", str(corpus / "all.jsonl"), *given[3:], *shards, "facts"]) == 0
-    capsys.readouterr()
+    assert main([*given, *shards, "facts", "--shard", "1"]) == 0
+    packed = next((tmp_path / ".work").rglob("*.packed"))
+    packed.write_bytes(packed.read_bytes()[:2000])
+    assert main([*given, *shards, "library"]) == 2
+    assert "00000.packed: is cut off or damaged" in capsys.readouterr().err
 
 
 def test_recipes_re_execute_to_their_texts(whole: dict[str, bytes]) -> None:
@@ -193,11 +156,7 @@ def test_recipes_re_execute_to_their_texts(whole: dict[str, bytes]) -> None:
         steps = [Step(name, dict(params.get(name, {}))) for name in row["operator_sequence"]]
         run = execute(texts[row["doc_id"]], steps)
         assert (run.status, sha256(run.text)) == (row["status"], row["text_sha256"])
-    groups = [r["order_group_instance_id"] for r in made if r["track"] == "order_sensitivity"]
-    assert set(Counter(groups).values()) == {3}
-    pairs = [row for row in rows if row["kind"] == "pipeline_order_m"]
-    assert pairs
-    for pair in pairs:
+    for pair in (row for row in rows if row["kind"] == "pipeline_order_m"):
         run = execute(texts[pair["doc_id"]], [Step(n) for n in pair["swapped_operator_sequence"]])
         assert sha256(run.text) == pair["swapped_sha256"] != pair["canonical_sha256"]
 
@@ -213,16 +172,82 @@ def test_a_build_without_tracks_writes_the_construction_alone(
     assert set(found) == {"pipeline.jsonl", "config.yaml", "refused.jsonl", "provenance.json"}
 
 
+# --- against the reference's own results, where they are at hand
+
+
+def test_ids_and_prompt_samples() -> None:
+    for row in vectors("keys"):
+        if row["kind"] == "stable_id":
+            got: object = stable_id(*row["parts"])
+        else:
+            key = row["recipe_prompt_key"] or row["recipe_id"]
+            got = sample_variants(row["pool_size"], row["k"], row["seed"], key, row["instance_id"])
+        assert got == row["expected"]
+
+
+def test_mining_vectors() -> None:
+    for row in vectors("mining"):
+        counts = Counter(tuple(sorted(set(s))) for s in row["signatures"])
+        mined = mine_counts(row["domain"], counts, MiningConfig(**row["params"]))
+        families = [
+            {
+                "family_id": f.id,
+                "anchor": list(f.anchor),
+                "subset_support": f.subset_support,
+                "family_support": f.family_support,
+                "recipes": [
+                    {
+                        "recipe_id": r.id,
+                        "operators": list(r.operators),
+                        "support": r.support,
+                        "ordered": list(r.ordered),
+                    }
+                    for r in f.recipes
+                ],
+            }
+            for f in mined.families
+        ]
+        fallback = [{"operators": list(s), "support": n} for s, n in mined.fallback]
+        got = {"threshold": mined.threshold, "families": families, "fallback": fallback}
+        assert got == row["expected"]
+
+
+def test_threshold_vectors() -> None:
+    for row in vectors("thresholds"):
+        if row["kind"] == "threshold":
+            value = percentile(row["values"], row["q"])
+            got = {"percentile": value, "formatted": round_threshold(value, row["param_key"])}
+        else:
+            name, rate = row["operator"], row["target_drop_rate"]
+            raw = percentile(row["values"], quantile_of(name, rate))
+            made = calibrated(name, raw, rate, row["zero_policy"])
+            got = {"params": made.params, "meta": made.meta}
+        assert got == row["expected"]
+    assert (percentile([0.3], 0.5), round_threshold(1e-6, "max_ratio")) == (0.3, 0.0001)
+
+
+def alone(rows: Any) -> list[dict[str, Any]]:
+    """Rows of a domain that no other domain decides on. Which documents become instances and what
+    filters keep is chosen over all of them."""
+    return [r for r in rows if r["domain"] == "privacy" and r["kind"] != "pipeline_instance"]
+
+
+@needs_full_vectors
+def test_a_domain_of_the_reference_pipeline_is_reproduced_row_by_row(tmp_path: Path) -> None:
+    corpus = SHARED / "cdr" / "corpora" / "privacy.jsonl.gz"
+    given = ["--corpus", str(corpus), "--config", REFERENCE]
+    assert main(["cdr", *given, "--out", str(tmp_path), "--workers", "1"]) == 0
+    lines = (tmp_path / "pipeline.jsonl").open(encoding="utf-8")
+    got = alone(map(json.loads, lines))
+    assert len({row["kind"] for row in got}) == 4
+    assert got == alone(vectors("pipeline_expected"))
+
+
 @pytest.mark.slow
 @needs_full_vectors
 def test_the_reference_pipeline_is_reproduced_in_shards(tmp_path: Path) -> None:
-    reference = str(ROOT / "configs" / "cdr_reference.yaml")
-    corpora = str(SHARED / "cdr" / "corpora")
-    for stage in STAGES:
-        for shard in range(3 if stage in MAPS else 1):
-            given = ["--corpus", corpora, "--out", str(tmp_path), "--config", reference]
-            cut = ["--shards", "3", "--shard", str(shard), "--stage", stage, "--workers", "2"]
-            assert main(["cdr", *given, *cut]) == 0
+    given = ["--corpus", str(SHARED / "cdr" / "corpora"), "--config", REFERENCE]
+    in_three_shards("cdr", *given, "--out", str(tmp_path), "--workers", "2")
     got = [json.loads(line) for line in (tmp_path / "pipeline.jsonl").open(encoding="utf-8")]
     for number, (mine, theirs) in enumerate(zip(got, vectors("pipeline_expected"), strict=True)):
         assert mine == theirs, f"row {number}"
