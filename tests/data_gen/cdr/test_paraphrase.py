@@ -33,7 +33,6 @@ CHOICE = [
     {"operation": NAMES.index("clean_email_mapper") + 1, "number": None},
     {"operation": NAMES.index("words_num_filter") + 1, "number": "1,500"},
 ]
-OTHER = {"operation": 0, "number": None}
 
 
 def answers(text: str, choice: Any = CHOICE, verdict: Any = GOOD) -> Callable[[Body], str]:
@@ -54,7 +53,7 @@ def answers(text: str, choice: Any = CHOICE, verdict: Any = GOOD) -> Callable[[B
         (FREE.replace("1,500", "1,200"), CHOICE, GOOD, "a number is missing"),
         (FREE, CHOICE[::-1], GOOD, "another recipe was recovered"),
         (FREE, CHOICE[:1], GOOD, "another recipe was recovered"),
-        (FREE, [*CHOICE, OTHER], GOOD, "no recipe was recovered"),
+        (FREE, [*CHOICE, {"operation": 0}], GOOD, "no recipe was recovered"),
         (FREE, [{"operation": 1e400}], GOOD, "no recipe was recovered"),
         (FREE, CHOICE, GOOD | {"order_correct": False}, "judge: order_correct"),
         (FREE, CHOICE, GOOD | {"clarity": 1, "naturalness": 1}, "judge: low score"),
@@ -63,7 +62,6 @@ def answers(text: str, choice: Any = CHOICE, verdict: Any = GOOD) -> Callable[[B
         ("Run clean_email_mapper, then 1500 words.", CHOICE, GOOD, "names of code in it"),
         (FREE + " <status>", CHOICE, GOOD, "parts of the request in it"),
         (BASE.user_requirement, CHOICE, GOOD, "not changed"),
-        ("", CHOICE, GOOD, "empty"),
     ],
 )
 def test_what_cannot_be_proved_is_refused(

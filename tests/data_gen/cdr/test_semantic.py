@@ -58,12 +58,6 @@ OTHER = EDIT.replace(
 @pytest.mark.parametrize(
     ("marked", "passage", "corrected", "kinds"),
     [
-        (
-            SAMPLES["hallu"][0]["annotated"],
-            SAMPLES["hallu"][0]["output"],
-            "Oslo is in Norway. It is a city.",
-            ["entity", "invented"],
-        ),
         (f"In {OTHER}.", "In Sweden.", "In Norway.", ["entity"]),
         (
             f"It is. <contradictory>It left {EDIT} twice.</contradictory> So  it is.",
@@ -82,11 +76,7 @@ def test_fava_annotation_gives_passage_correction_and_spans(
 
 
 @pytest.mark.parametrize(
-    "broken",
-    [
-        *("<entity>a", "a</entity>", "<entity><mark>a</entity></mark>", "<delete>a</delete>"),
-        "<entity a>b</entity >",
-    ],
+    "broken", ["<entity>a", "a</entity>", "<entity><mark>a</entity></mark>", "<delete>a</delete>"]
 )
 def test_markup_that_is_not_certain_is_left_out(broken: str) -> None:
     with pytest.raises(Unusable):
@@ -145,7 +135,6 @@ def test_the_command_writes_tracks_tasks_and_what_it_left_out(tmp_path: Path) ->
     assert told["pii"]["left_out"]["a value that is masked at one place and not at another"] == 1
     assert told["safety"]["left_out"]["labels and categories that contradict each other"] == 2
     assert told["hallu"]["left_out"]["an edit without its right or its wrong text"] == 3
-    assert len(told["rubric"]["left_out"]) == 3
     assert json.loads((out / "certificate.json").read_text())["ok"]
     assert main([*words, "--out", str(tmp_path / "again")]) == 0
     for path in out.rglob("*.json*"):

@@ -132,8 +132,6 @@ def test_stages_out_of_turn_and_other_builds_are_refused(
     for more, said in (
         ([*shards, "library"], "run it: --stage facts --shard 1"),
         ([*shards, "traces"], "--stage library"),
-        (["--shards", "2"], "--stage"),
-        ([*shards, "facts", "--shard", "2"], "--shard 2"),
         (["--shards", "3", "--stage", "facts"], "--shards"),
         ([*shards, "facts", "instruct.seed=4"], "other settings"),
     ):

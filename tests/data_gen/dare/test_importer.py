@@ -37,7 +37,6 @@ main = command("tasks")
 OFFICIAL = SHARED / "dare/tasks"
 NAMES = ("ann_flats_class", "bob_shops_ts")
 LICENCES = tables("dare_build")["a_licence_has_one_name"]  # as it is said, SPDX, family, is it open
-at_hand = pytest.mark.skipif(not OFFICIAL.is_dir(), reason="published databases are not at hand")
 
 
 def ids(folder: Path) -> list[str]:
@@ -195,7 +194,7 @@ def test_what_is_shipped_holds_hashes_only() -> None:
     assert len(rows) == 162 and all(re.fullmatch(r"[0-9a-f]{16}", h) for h in kept)
 
 
-@at_hand
+@pytest.mark.skipif(not OFFICIAL.is_dir(), reason="published databases are not at hand")
 def test_published_databases_are_what_is_shipped_and_score_their_answers(tmp_path: Path) -> None:
     entries = read_entries(OFFICIAL)
     shipped = {row["name"]: row for row in json.loads(sources.FILE.read_text("utf-8"))}

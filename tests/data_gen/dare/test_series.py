@@ -19,9 +19,7 @@ from dare_worlds import built, days
 from data_gen.certificate import Refused
 from data_gen.columns import (
     Timed,
-    are_things,
     is_one_series,
-    keys_of,
     shifted,
 )
 from data_gen.dare.layout import read_entries, write_question_list
@@ -69,7 +67,6 @@ TABLES: dict[str, tuple[bool, dict[str, Any]]] = {
     "no time": (False, {"colour": ["red", "blue"] * 100}),
     "years": (True, {"Year": range(1850, 2050)}),
     "elapsed": (True, {"row": range(200), "time": ELAPSED}),
-    "seconds": (True, {"time": [0.5 * i for i in range(200)]}),
     "times in no order": (False, {"time": [(i * i) % 997 for i in range(200)]}),
     "a calendar": (
         True,
@@ -83,13 +80,6 @@ TABLES: dict[str, tuple[bool, dict[str, Any]]] = {
 def test_rows_that_are_the_points_of_one_series_are_known(name: str) -> None:
     wanted, columns = TABLES[name]
     assert is_one_series(pd.DataFrame(columns | {"value": VALUE})) == wanted
-
-
-def test_what_names_the_rows_of_a_panel_and_the_times_of_a_table() -> None:
-    rows = [(d, s, i) for d in dates(60) for s in ("Ulm", "Bonn") for i in ("flu", "mumps")]
-    frame = pd.DataFrame(rows, columns=["date", "town", "disease"])
-    assert {*keys_of(frame.assign(cases=range(len(frame))))} == {"town", "disease"}
-    assert are_things(pd.DataFrame(TABLES["a register"][1]), "bought") == "machine"
 
 
 def read(folder: Path, frame: Any) -> tuple[Timed | None, Built]:

@@ -160,9 +160,7 @@ def test_every_visible_workload_is_read_and_its_files_found(tmp_path: Path) -> N
 # --- a copy of the release
 
 
-def test_a_checkout_is_imported_with_its_lakes_left_in_place(
-    tmp_path: Path,
-) -> None:
+def test_a_checkout_is_imported_with_its_lakes_left_in_place(tmp_path: Path) -> None:
     """The release's workload folder also has files for a first try: the domains' own files
     decide. Sub-tasks may be shown other files than their task."""
     place, out = make_checkout(tmp_path / "release"), tmp_path / "k"
@@ -175,10 +173,6 @@ def test_a_checkout_is_imported_with_its_lakes_left_in_place(
     assert (out / tasks[0].files["lake"]).resolve() == place / "data/environment/input"
     assert (tasks[0].meta["mode"], part.meta["mode"]) == ("full", "oracle")
     assert [p.name for p in (out / part.files["lake"]).iterdir()] == ["rain_amherst.csv"]
-
-
-def test_a_workload_file_has_its_lakes_beside_it(tmp_path: Path) -> None:
-    place = make_checkout(tmp_path / "release")
     one = place / "workload" / "quick-start-questions.json"
     assert find_copy(one)[1] == find_copy(place / "workload")[1] == place / "data"
     assert [e.answer for e in gathered([one])[0]] == [7, 8]  # alone, it is asked
