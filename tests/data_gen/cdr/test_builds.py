@@ -33,7 +33,6 @@ SMALL = (
     *("select.per_operator=0", "select.per_variant=0", "compose.per_domain=3"),
     *("compose.min_support=4", "split.validation_documents=0.2"),
 )
-SHOWN = ("instruct.mode=few_shot", "instruct.shots=3", "instruct.shot_chars=150")
 FEW = ("instances.per_variant=4", "instances.per_operator=4")
 INPUT = re.compile(r"<input>\n(.*?)\n</input>", re.DOTALL)
 OWN = INPUT.findall(ours(KIND)["examples"])
@@ -53,7 +52,8 @@ def build(corpus: Path, out: Path, *more: str) -> Path:
 @pytest.fixture(scope="module")
 def built(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("cdr") / "out"
-    return build(corpus, out, "instruct.all_prompts=true", *SHOWN)
+    more = ("instruct.mode=few_shot", "instruct.shots=3", "instruct.shot_chars=150")
+    return build(corpus, out, "instruct.all_prompts=true", *more)
 
 
 def tasks_of(folder: Path) -> dict[str, list[Task]]:
@@ -164,15 +164,17 @@ def test_filtered_training_tasks_keep_as_often_as_they_drop(
                 excess[task.track, name] += 1 if task.gold["status"] == "KEEP" else -1
         assert excess and all(abs(n) <= 1 for n in excess.values())
     more = ("select.balance_filtered=false", "instruct.variants_per_task=5")
-    whole = build(corpus, tmp_path, *more, *SHOWN)
+    whole = build(corpus, tmp_path, *more)
     one, many = tasks_of(built), tasks_of(whole)
     members: defaultdict[str, list[Task]] = defaultdict(list)
     for task in many["train"]:
         members[task.meta["instance"]].append(task)
     assert len(one["train"]) < len(members)
-    # what the benchmark and its vectors hold depends on neither
-    for path in [*(built / "tracks").iterdir(), built / "pipeline.jsonl", built / "heldout.jsonl"]:
+    # what the benchmark and its vectors hold depends on neither, nor what is held out
+    for path in [*(built / "tracks").iterdir(), built / "pipeline.jsonl"]:
         assert path.read_bytes() == (whole / path.relative_to(built)).read_bytes()
+    held = [{t.id: t.gold["text"] for t in found["heldout"]} for found in (one, many)]
+    assert held[0] == held[1]
     for name, tasks in members.items():  # wordings of a task are rows of one group
         assert len({task.prompt[-1]["content"] for task in tasks}) == len(tasks) == 5
         assert len({task.id for task in tasks}) == 5 and tasks[0].id == name

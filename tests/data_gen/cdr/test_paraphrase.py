@@ -54,7 +54,6 @@ def answers(text: str, choice: Any = CHOICE, verdict: Any = GOOD) -> Callable[[B
         (FREE, CHOICE[::-1], GOOD, "another recipe was recovered"),
         (FREE, CHOICE[:1], GOOD, "another recipe was recovered"),
         (FREE, [*CHOICE, {"operation": 0}], GOOD, "no recipe was recovered"),
-        (FREE, [{"operation": 1e400}], GOOD, "no recipe was recovered"),
         (FREE, CHOICE, GOOD | {"order_correct": False}, "judge: order_correct"),
         (FREE, CHOICE, GOOD | {"clarity": 1, "naturalness": 1}, "judge: low score"),
         (FREE, CHOICE, GOOD | {"verdict": "drop"}, "judge: drop"),
