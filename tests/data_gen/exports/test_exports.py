@@ -195,17 +195,18 @@ def made(task: Task, folder: Path) -> Path:
     return exported("harbor", folder, [task]) / directory_name(task)
 
 
-def scored(task: Task, answers: list[dict[str, bytes]], at: Path) -> list[dict[str, Any]]:
+def scored(task: Task, answers: list[Answer], at: Path) -> list[dict[str, Any]]:
     """What the exported scorer says of each answer, in a Python that knows no Assay."""
     task_folder, folders = made(task, at), list[str]()
     poison = ("json.py", "rewards.py", "vendor/json.py", "vendor/rewards/extra.py")
     for name in poison if task.family == "refinement" else ():
         # an agent may write below /tests before the tests come
         (task_folder / "tests" / name).write_text("raise SystemExit('mine')")
-    for i, files in enumerate(answers):
+    for i, answer in enumerate(answers):
         folder = at / str(i)
         folder.mkdir()
-        for name, data in files.items():
+        files = {} if task is TABLE else {"answer.txt": answer.text.encode()}
+        for name, data in (files | answer.files).items():
             (folder / name).write_bytes(data)
         folders.append(str(folder))
     program = [sys.executable, "-I", "-c", RUN, str(task_folder), *folders]
@@ -217,26 +218,19 @@ def scored(task: Task, answers: list[dict[str, bytes]], at: Path) -> list[dict[s
 
 
 def test_the_scorer_says_what_assay_says(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
     sql = sql_tasks()[0]
     query = str(sql.gold["sql"])
     cases = [(sql, [query, f"```sql\n{query}\n```", "```sql\nSELECT 1\n```", "```sql\nSELEC\n```"])]
     cases += [(task, SAID) for task in LAKES]
     for tasks in (demo_tasks(12)[:2], own_tasks(2)):
         cases += [(task, texts(task, tasks[i - 1])) for i, task in enumerate(tasks)]
-    for i, (task, said) in enumerate(cases):
-        answers = [{"answer.txt": text.encode()} for text in said]
-        found = scored(task, answers, tmp_path / str(i))
-        assert found == [score_answer(task, Answer(text)).to_json() for text in said]
+    answers = [(task, [Answer(text) for text in said]) for task, said in cases]
+    files = [Answer(files={"prediction.csv": data}) for data in FILES]
+    for i, (task, given) in enumerate([*answers, (TABLE, [*files, Answer(files={})])]):
+        found = scored(task, given, tmp_path / str(i))
+        assert found == [score_answer(task, answer).to_json() for answer in given]
         assert 0 < sum(row["outcome"] for row in found) < len(found)
-
-
-def test_the_scorer_says_of_files_what_assay_says(tmp_path: Path) -> None:
-    pytest.importorskip("pandas")
-    answers = [{"prediction.csv": data} for data in FILES] + [{}]
-    found = scored(TABLE, answers, tmp_path / "a")
-    ours = [Answer(files=files) for files in answers]
-    assert found == [score_answer(TABLE, answer).to_json() for answer in ours]
-    assert found[0]["outcome"] == 1.0 and found[-1]["outcome"] == 0.0
 
 
 def test_what_an_agent_leaves_is_no_reward(tmp_path: Path) -> None:
