@@ -7,6 +7,7 @@ import gzip
 import json
 import random
 from collections import Counter
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,8 @@ TABLES = tables("selection")
 TRACKS = ("class-IF", "class-MM", "time-CF", "own")
 
 
-def tool(name: str, **properties: Any) -> dict[str, Any]:
-    shape = {"type": "object", "properties": properties, "required": [*properties]}
-    function = {"name": name, "description": f"{name}s", "parameters": shape}
-    return {"type": "function", "function": function}
-
-
-TEXT = {"type": "string"}
-SEARCH, UPDATE = tool("search", topic=TEXT), tool("update", id=TEXT, status=TEXT)
+SEARCH, UPDATE = TABLES["schemas_come_back_as_they_were"][1]
+CALLS = TABLES["calls_reach_the_training_set"]
 
 
 def row(task: str, sample: int, outcome: float | None, track: str = "own", **more: Any) -> Row:
@@ -215,38 +210,20 @@ def test_runs_are_put_together_and_samples_renumbered(tmp_path: Path) -> None:
 
 def called(number: int = 0, arguments: str = '{"topic": "a"}', **more: Any) -> Row:
     """A rollout with a call."""
-    function = {"name": "search", "arguments": arguments}
-    call = {"id": f"call-{number}", "type": "function", "function": function}
-    messages: list[dict[str, Any]] = [
-        {"role": "user", "content": "q"},
-        {"role": "assistant", "content": "", "tool_calls": [call], "thought_signature": "x"},
-        {"role": "tool", "content": "found", "name": "search", "tool_call_id": f"call-{number}"},
-        {"role": "assistant", "content": "done", "reasoning": "hm"},
-        {"role": "tool", "content": "of no use"},
-    ]
+    messages = deepcopy(CALLS["given"])
+    messages[1]["tool_calls"][0]["function"]["arguments"] = arguments
     return row("t", number, 1.0, **{"messages": messages, "tools": [SEARCH, UPDATE]} | more)
 
 
-def said_in(one: Row) -> list[dict[str, Any]]:
-    """The messages as they are kept."""
-    said = [dict(m) for m in one["messages"][:4]]
-    del said[1]["thought_signature"]
-    said[3]["reasoning_content"] = said[3].pop("reasoning")
-    return said
-
-
 def test_calls_reach_the_training_set_as_they_were_made(tmp_path: Path) -> None:
-    older = called(1)
-    function = older["messages"][1].pop("tool_calls")[0]["function"]
-    older["messages"][1]["function_call"] = function
-    older["messages"][2] = {"role": "function", "name": "search", "content": "found"}
+    older = called(1, messages=CALLS["older"])
     rows = [called(0, ids=[1, 2], loss_mask=[0, 1], tokenizer="abc"), older]
     found = selected(tmp_path, rows)
     assert [(r["ids"], r["loss_mask"], r["tokenizer"]) for r in found] == [
         *(([1, 2], [0, 1], "abc"), ([], [], ""))
     ]
     (where, first), (_, second) = training_rows(str(tmp_path / "s.parquet"))
-    assert first["messages"] == said_in(rows[0])
+    assert first["messages"] == CALLS["kept"]
     for kept in (first, second):
         turns = chat_of(kept, where).turns
         assert [turn.role for turn in turns] == ["user", "assistant", "tool", "assistant"]
@@ -255,13 +232,7 @@ def test_calls_reach_the_training_set_as_they_were_made(tmp_path: Path) -> None:
     assert plain["messages"] == row("p", 0, 1.0)["messages"]  # no columns of what nobody has
 
 
-@pytest.mark.parametrize(
-    "tools",
-    [
-        *([SEARCH], [SEARCH, UPDATE], [tool("mixed", a={"enum": [1, "x"]})]),
-        [{"type": "function", "function": {"name": "now", "parameters": {}}}],
-    ],
-)
+@pytest.mark.parametrize("tools", TABLES["schemas_come_back_as_they_were"])
 def test_schemas_come_back_as_they_were(tmp_path: Path, tools: list[dict[str, Any]]) -> None:
     kept = selected(tmp_path, [called(tools=tools)])[0]["tools"]
     assert (json.loads(kept) if isinstance(kept, str) else kept) == tools
