@@ -9,10 +9,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from assay_command import rows
 from front import command
-from messy_files import EXPECTED, folder_of, rights
+from messy_files import EXPECTED, FOLDER, folder_of
 
 pytest.importorskip("python_calamine", reason="needs the extra `build`")
 pytestmark = pytest.mark.slow
@@ -23,18 +24,11 @@ READS = re.compile(r"^# Load ([^\n]+)\n.*?^(?=\w*found_\d+ = len\((\w+)\))", re.
 
 def right_frame(name: str) -> Any:
     """The table as a person reads it."""
-    import pandas as pd
-
-    head, listed = rights(name)
     kinds = EXPECTED[name].get("kinds", {})
-    frame = pd.DataFrame(listed, columns=head).replace("", None)
-    for column in head:
-        if kinds.get(column) == "date":
-            frame[column] = pd.to_datetime(frame[column])
-        elif kinds.get(column) != "text":
-            with contextlib.suppress(ValueError):
-                frame[column] = pd.to_numeric(frame[column])
-    return frame
+    texts = {column: str for column, kind in kinds.items() if kind == "text"}
+    dates = [column for column, kind in kinds.items() if kind == "date"]
+    path, empty = FOLDER / "right" / f"{name}.csv", {"keep_default_na": False, "na_values": [""]}
+    return pd.read_csv(path, dtype=texts, parse_dates=dates, **empty)
 
 
 def by_hand(pipeline: str) -> Any:

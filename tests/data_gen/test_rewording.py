@@ -3,7 +3,6 @@ journalled; endpoints that fail."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,13 @@ from hypothesis import strategies as st
 
 pytest.importorskip("aiohttp")
 from chat_server import serving
-from places import ROOT
+from places import tables
 
 from assay.task import TaskError
 from data_gen.rewording import FILE, Endpoint, Facts, Job, job_of, lacks, named, report, reword_all
 
-QUESTION = (
-    "Which 3 values of 'Town' have the highest mean of 'Rain, June' in rain_2.csv with 'Area' "
-    "above 12.5 and where 'Kind' is 'Fresh water'? Skip rows without a number. Answer with a list "
-    "of names, as the file writes them."
-)
+TABLE = tables("rewordings")
+QUESTION, GOOD = TABLE["question"], TABLE["good"]
 LAST = ("Skip rows without a number.", "Answer with a list of names, as the file writes them.")
 FACTS = Facts(
     ("rain_2.csv", *LAST),
@@ -30,12 +26,6 @@ FACTS = Facts(
     (("'Town'", "'Rain, June'"),),
     ("Acton", "Boston", "Essex"),
 )
-GOOD = (
-    "Take the rows of rain_2.csv with 'Area' above 12.5 where 'Kind' is 'Fresh water'. For which 3 "
-    "values of 'Town' is the mean of 'Rain, June' highest? Skip rows without a number. Answer with "
-    "a list of names, as the file writes them."
-)
-REFUSED = json.loads((ROOT / "tests/data/rewordings.json").read_text("utf-8"))
 
 
 def why(question: str, text: str, facts: Facts) -> str:
@@ -50,7 +40,7 @@ def test_other_words_with_all_facts_pass() -> None:
     assert named(QUESTION, FACTS) == [*kept, "'Fresh water'", *LAST]
 
 
-@pytest.mark.parametrize(("old", "new", "said"), REFUSED)
+@pytest.mark.parametrize(("old", "new", "said"), TABLE["refused"])
 def test_what_is_refused(old: str, new: str, said: str) -> None:
     assert old in GOOD
     assert why(QUESTION, GOOD.replace(old, new), FACTS).startswith(said)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from db_tools import write_db
-from places import ROOT
+from places import ROOT, tables
 from sql_tasks import sql_tasks
 from travelling import (
     OWN,
@@ -169,15 +169,7 @@ def test_a_family_of_one_s_own_travels_with_what_it_imports(tmp_path: Path) -> N
 TRUTH = "row_id,kind\n1,a\n2,b\n3,a\n4,b\n"
 GOLD = {"task_type": "class-MM", "truth_csv": TRUTH, "key_columns": ["row_id"], "targets": ["kind"]}
 TABLE = Task("t", "table", "class-MM", "train", USER, GOLD)
-FILES = [
-    *(TRUTH.encode(), b"", b"\xff\xfe\x00", b'row_id,kind\n1,"a', b"row_id\n1\n2\n3\n4\n"),
-    *(b"row_id,kind\n1,a\n2,a\n3,a\n4,a\n", b"row_id,kind\n1,a\n1,b\n2,b\n3,a\n4,b\n"),
-]
-SAID = [
-    *("7", '{"answer": 7}', "<answer>7</answer>", '{"answer": 7.0}', '{"answer": "7"}'),
-    *('{"answer": 0.26}', '{"answer": [7]}', '{"answer": null}', "", "[" * 3000),
-    *('{"answer": "bo"}', "<answer>Bo</answer>", '{"answer": NaN}', '{"answer": {"a": 1}}'),
-]
+SAID, FILES = (tables("exports")[name] for name in ("said", "files"))
 RUN = """
 import importlib.util, json, sys
 spec = importlib.util.spec_from_file_location("score", sys.argv[1] + "/tests/score.py")

@@ -27,17 +27,8 @@ from data_gen.queries.obscured import (
     scaled,
 )
 
-# a file of every kind of doubt and of every form, with what the user says of it
-SETTLED = (
-    *("german.csv", "leading_zeros.csv", "mark_thousands_point.csv", "sentinel_kA.csv"),
-    *("numbers_as_text.xlsx", "date_order_slash.csv", "alike_names_case.csv", "merged_towns.xlsx"),
-    *("total_last.csv", "repeated_header_middle.csv", "header_rows_two.csv", "several_below.xlsx"),
-    *("encoding_polish.csv", "short_one_row.csv", "packed.csv.gz", "utf16.csv", "bars.psv"),
-    *("table.dta", "table.feather", "table.ods", "table.sqlite", "ids_19_digits.json"),
-)
 
-
-@pytest.mark.parametrize("name", SETTLED)
+@pytest.mark.parametrize("name", tables("queries")["settled"])
 def test_a_settled_table_is_read_again_when_it_is_obscured(name: str, tmp_path: Path) -> None:
     """Each form is written so that the reader is in no doubt, or `tables.yaml` says what is meant:
     the same rows, numbers times their factor, other words."""
