@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from places import tables
+from places import ROOT, tables
 from sql_tasks import sql_tasks
 from travelling import demo_tasks, exported, own_tasks
 
@@ -24,9 +24,6 @@ from rollouts.sandbox.pool import machine_report
 from rollouts.tool_calls import ToolCall
 
 REFUSED = tables("harbor")["a_directory_that_cannot_be_honoured"]
-TOML = '[metadata]\nlicence = "MIT"\n[environment]\nnetwork_mode = "no-network"\n'
-TEST = "#!/bin/bash\ngrep -q right /app/out && echo 1 > /logs/verifier/reward.txt"
-TEST += " || echo 0 > /logs/verifier/reward.txt\n"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,20 +32,11 @@ def jail() -> None:
         pytest.skip("the jail has no namespaces here")
 
 
-def directory(folder: Path, name: str, **parts: str) -> Path:
+def directory(folder: Path, name: str, **parts: str) -> None:
     """A small directory; a part that is another is given by the last word of its path."""
-    files = {
-        "task.toml": TOML,
-        "instruction.md": "Write right to out.",
-        "environment/Dockerfile": f"FROM {BASE}\nWORKDIR /app\n",
-        "solution/solve.sh": "#!/bin/bash\necho right > /app/out\n",
-        "tests/test.sh": TEST,
-    }
-    for path, text in files.items():
-        target = folder / name / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(parts.get(target.stem, text))
-    return folder / name
+    shutil.copytree(ROOT / "tests/data/harbor_task", folder / name)
+    for path in filter(Path.is_file, (folder / name).rglob("*")):
+        path.write_text(parts.get(path.stem, path.read_text()).replace("BASE", BASE))
 
 
 def refused(out: Path) -> dict[str, str]:
@@ -74,14 +62,15 @@ def test_what_was_exported_comes_in_again(
 def test_a_directory_that_cannot_be_honoured_is_listed(
     tmp_path: Path, parts: dict[str, str], said: str
 ) -> None:
-    directory(tmp_path / "in", "bad", **{k: v.replace("BASE", BASE) for k, v in parts.items()})
+    directory(tmp_path / "in", "bad", **parts)
     assert main([str(tmp_path / "in"), "--out", str(tmp_path / "t")]) == 1
     assert said in refused(tmp_path / "t")["bad"]
     assert not (tmp_path / "t" / "train.jsonl").exists()
 
 
 def test_a_task_that_may_use_the_network_runs_without_one_when_asked(tmp_path: Path) -> None:
-    directory(tmp_path / "in", "net", task=TOML.replace("no-network", "public"))
+    (parts,) = (parts for parts, said in REFUSED if said == "network_mode public")
+    directory(tmp_path / "in", "net", **parts)
     assert main([str(tmp_path / "in"), "--out", str(tmp_path / "t"), "--offline"]) == 0
 
 
