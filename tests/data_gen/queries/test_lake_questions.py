@@ -74,14 +74,7 @@ def test_a_year_is_asked_for_where_no_trend_gives_it(tmp_path: Path) -> None:
 # --- what is refused of a pipeline, and what one cannot do
 
 
-@pytest.fixture(scope="module")
-def things(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("things")
-    cells = (f"n{i},{10 + (i * 37 + 5) % 101 / 3:.2f}" for i in range(300))
-    write_lines(folder / "things.csv", "Name,Height", cells)
-    return folder
-
-
+FOLDER = ROOT / "tests/data/queries/things"
 THINGS, CENTS = Load(Source("things.csv")), Figure("Height", "mean", 2)
 
 
@@ -95,7 +88,7 @@ def made(value: str, kind: str = "numeric_exact", margin: str = "1.0", code: str
 MEAN = "float(t['Height'].mean())"
 
 
-def test_what_is_refused(things: Path) -> None:
+def test_what_is_refused() -> None:
     for question, why in (
         (made("float(t['Height'].iloc[0])"), "unstable"),
         (made(MEAN, margin="1e-5"), "ambiguous"),
@@ -110,30 +103,30 @@ def test_what_is_refused(things: Path) -> None:
         (made("0.14"), ""),
         (made(MEAN, "numeric_approximate"), ""),
     ):
-        assert validate(question, things)[1] == why
+        assert validate(question, FOLDER)[1] == why
     mean = made(MEAN)
     keep = "t = t[t['Height'] > 0]"
     idle = LakeStep("filter", "Keep all", keep, "?", "len(t)", "numeric_exact", True)
     steps = (mean.steps[0], idle, mean.steps[1])
-    assert validate(Question("What?", steps, "s"), things)[1] == "a step changes nothing"
-    assert run(mean, things)["subtask-1"] == 300
+    assert validate(Question("What?", steps, "s"), FOLDER)[1] == "a step changes nothing"
+    assert run(mean, FOLDER)["subtask-1"] == 300
 
 
-def test_a_gold_pipeline_has_no_hand_on_the_builder(things: Path, tmp_path: Path) -> None:
+def test_a_gold_pipeline_has_no_hand_on_the_builder(tmp_path: Path) -> None:
     """Code that got into a pipeline runs in the sandbox: no file of the host, no shared state; and
     no cell can end the comment that it stands in."""
     mark = tmp_path / "ran"
     tmp_path.chmod(0o777)
     attack = f"import sys, pathlib, data_gen\npathlib.Path({str(mark)!r}).write_text('x')"
-    assert validate(made("len(t)", code=attack), things)[1].startswith("pipeline failed (")
+    assert validate(made("len(t)", code=attack), FOLDER)[1].startswith("pipeline failed (")
     write = f"try:\n    open({str(mark)!r}, 'w')\nexcept OSError:\n    pass"
-    run(made("len(t)", code=f"{write}\njson.dumps.__globals__['taint'] = 1"), things)
-    assert "taint" not in run(made("len(t)"), things)
+    run(made("len(t)", code=f"{write}\njson.dumps.__globals__['taint'] = 1"), FOLDER)
+    assert "taint" not in run(made("len(t)"), FOLDER)
     steps = list(made(MEAN, "numeric_approximate").steps)
     for end in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029":
         text = f"Keep x{end}import pathlib; pathlib.Path({str(mark)!r}).touch() #"
         steps.insert(1, LakeStep("clean", text, "t = t", "?", "len(t)", "numeric_exact"))
     question = Question("What?", tuple(steps), "s")
-    assert validate(question, things)[1] == ""
+    assert validate(question, FOLDER)[1] == ""
     assert sum(line.startswith("# Keep x") for line in question.code().splitlines()) == 10
     assert not mark.exists()

@@ -16,7 +16,6 @@ from typing import Any
 import pandas as pd
 import pytest
 from assay_command import here, rows
-from lake_files import write_lines
 from places import ROOT, tables
 
 pytest.importorskip("duckdb")
@@ -48,7 +47,8 @@ from rewards.sql.run import Failed, run
 from rewards.sql.score import fenced
 
 # customers with missing values, and orders that mostly name a customer
-SHOP, OTHER = (ROOT / "tests/data/queries" / name for name in ("shop", "shops"))
+QUERIES = ROOT / "tests/data/queries"
+SHOP = QUERIES / "shop"
 SQL = BUILT_IN["sql"]
 ROWS = 1000
 
@@ -224,14 +224,9 @@ def test_a_reading_that_differs_needs_words_or_a_clause(customers: Any) -> None:
     assert 'city is "L\'Aquila"' in question(apostrophe, unit, Random(1))
 
 
-def test_what_is_refused(tmp_path: Path) -> None:
+def test_what_is_refused() -> None:
     """Ranks among equals, and fewer rows than asked for."""
-    cards = (
-        f"card {i * 7 % 240},{'abcdef'[i % 6] * 3},{i % 12},{min(i * 37 % 101, 70) / 7:.3f}"
-        for i in range(240)
-    )
-    write_lines(tmp_path / "cards.csv", "card,suit,round_no,gain", cards)
-    lake = opened(tmp_path)
+    lake = opened(QUERIES / "cards")
     (unit,), second = units(lake), Second(lake.folder)
     card = {f.name: f for f in unit.made[0].fields}
     few = (Filter(card["gain"], "<", 0.1),)
@@ -323,7 +318,7 @@ def test_splits_by_table_and_the_same_bytes_for_any_number_of_workers(tmp_path: 
     for workers in ("1", "2"):
         out = tmp_path / f"out{workers}"
         more = f"--heldout-share 0.4 --validation-share 0.1 --workers {workers}"
-        build(out, SHOP, OTHER, count=9, more=more)
+        build(out, SHOP, QUERIES / "shops", count=9, more=more)
         made.append({p.name: p.read_bytes() for p in sorted(out.glob("*.json*"))})
     assert made[0] == made[1] and {"train.jsonl", "certificate.json"} <= made[0].keys()
     sides = {n: {t.meta["source"] for t in read_tasks(out / f"{n}.jsonl")} for n in SPLITS}
@@ -333,35 +328,20 @@ def test_splits_by_table_and_the_same_bytes_for_any_number_of_workers(tmp_path: 
 
 
 def test_all_rows_are_asked_about_or_what_is_left_out_is_said(tmp_path: Path) -> None:
-    lines = (
-        f"{('Köln', 'Wien', 'Zürich', 'Graz')[i * i % 7 % 4]},{1900 + i * 37 % 110},"
-        f"{i * i * 13 % 97},2023-{i % 12 + 1:02d}-{i % 28 + 1:02d}"
-        for i in range(1200)
-    )
-    write_lines(tmp_path / "own" / "firmen.csv", "Ort,Gründung,Tage überfällig,day", lines)
-    made = build(tmp_path / "all", tmp_path / "own", count=6)
+    made = build(tmp_path / "all", QUERIES / "firmen", count=6)
     assert {len(tables_of(t)[0].rows) for t in made} == {1200}
     assert not any("rows" in t.meta for t in made)
     said = "firmen: first 500 of 1,200 rows"
-    made = build(tmp_path / "cut", tmp_path / "own", count=6, more="--heldout-share 0 --rows 500")
+    made = build(tmp_path / "cut", QUERIES / "firmen", count=6, more="--heldout-share 0 --rows 500")
     proof = json.loads((tmp_path / "cut" / "certificate.json").read_text())
     assert all(t.meta["rows"] == [said] for t in made)
-    assert proof["sql"]["rows_left_out"] == {"own/firmen.csv": said}
+    assert proof["sql"]["rows_left_out"] == {"firmen/firmen.csv": said}
 
 
 def test_a_relational_database_gives_joins(tmp_path: Path) -> None:
     (tmp_path / "clinic").mkdir()
     with closing(sqlite3.connect(tmp_path / "clinic" / "clinic.sqlite")) as db:
-        db.executescript(
-            "create table doctor(doctor_id integer primary key, name text, ward text);"
-            "create table visit(visit_id integer primary key, doctor_id integer references doctor,"
-            " outcome text, cost real);"
-        )
-        doctors = [(i + 1, f"Dr {chr(65 + i)}ble", ("cardio", "ortho")[i % 2]) for i in range(14)]
-        db.executemany("insert into doctor values (?, ?, ?)", doctors)
-        outcomes = [("healed", "referred")[i * i % 5 % 2] for i in range(400)]
-        visits = [(i + 1, i * i % 13 + 1, o, 20 + i * i % 301 / 4) for i, o in enumerate(outcomes)]
-        db.executemany("insert into visit values (?, ?, ?, ?)", visits)
+        db.executescript((QUERIES / "clinic.sql").read_text("utf-8"))
         db.commit()
     made = build(tmp_path / "out", tmp_path / "clinic", count=12)
     both = [t.prompt[0]["content"] for t in made if t.meta["tables_asked"] == "2"]
