@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
 
-from lake_files import open_lake, run, shelf_of, write_lines
+from lake_files import open_lake, run, shelf_of
 from places import ROOT
 
 from data_gen.queries.lake import Lake
@@ -22,12 +22,14 @@ from data_gen.queries.ops import Figure, Join, Load, Source
 from data_gen.queries.pipeline import LakeStep, Question
 from data_gen.rewording import lacks, named
 
+QUERIES = ROOT / "tests/data/queries"
+
 
 @pytest.fixture(scope="module")
 def lake() -> Lake:
     """Sales with amounts and years; two more tables that share the key, each without some rows; one
     calls it otherwise."""
-    return open_lake(ROOT / "tests/data/queries/shops")
+    return open_lake(QUERIES / "shops")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -58,11 +60,9 @@ def test_both_ways_agree_on_a_question_and_its_words_say_every_step(lake: Lake, 
     assert proved, kind
 
 
-def test_a_year_is_asked_for_where_no_trend_gives_it(tmp_path: Path) -> None:
+def test_a_year_is_asked_for_where_no_trend_gives_it() -> None:
     """Of a column that rises with the years, and of one that is lowest in their middle."""
-    rows = (f"{1990 + i % 12},{90 * (i % 12) + i},{(i % 12 - 5) ** 2 * 9 + i}" for i in range(72))
-    write_lines(tmp_path / "years.csv", "Year,Rising,Bowl", rows)
-    lake, trend = open_lake(tmp_path), "the first or the last years"
+    lake, trend = open_lake(QUERIES / "years"), "the first or the last years"
     drawn = (question_for(lake.tables, "best_group", draw) for draw in range(60))
     plain = [q for q in drawn if " with '" not in q.text]
     for words, why in (("highest", trend), ("lowest", ""), ("'Rising'", trend)):
@@ -74,7 +74,7 @@ def test_a_year_is_asked_for_where_no_trend_gives_it(tmp_path: Path) -> None:
 # --- what is refused of a pipeline, and what one cannot do
 
 
-FOLDER = ROOT / "tests/data/queries/things"
+FOLDER = QUERIES / "things"
 THINGS, CENTS = Load(Source("things.csv")), Figure("Height", "mean", 2)
 
 
