@@ -14,7 +14,6 @@ torch = pytest.importorskip("torch")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
 
-from rollouts.engines.engine import ModelError  # noqa: E402
 from train.backends.verl.export import META, read_adapters, save_merged  # noqa: E402
 from train.model.folder import AdapterError  # noqa: E402
 
@@ -46,8 +45,6 @@ def test_a_checkpoint_and_another_base_model_are_told_apart(tmp_path: Path) -> N
     assert read_adapters(actor).keys() == pair().keys()
     base = tmp_path / "base"
     base.mkdir()
-    with pytest.raises(ModelError, match=r"base has no model.safetensors"):
-        save_merged(actor, base, tmp_path / "m")
     save_file({"model.norm.weight": torch.ones(6)}, base / "model.safetensors")
     with pytest.raises(AdapterError, match=r"lora_A.weight fits no weight of the base model"):
         save_merged(actor, base, tmp_path / "m")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,12 +16,12 @@ pytest.importorskip("verl", reason="the extra `cluster` is not installed")
 from ray.exceptions import ActorDiedError, RayTaskError
 
 from assay.task import Task
-from configs.loader import load
+from configs.loader import dump, load
 from configs.schema import GrpoRunConfig
-from rollouts.environment import EnvironmentFailure, EpisodeEnd, EpisodeStart, ModelTurn, Reply
+from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.prompts import ChatTokenizer
 from rollouts.tool_calls import FORMATS, ToolSpec
-from train.backends.verl.loop import AssayLoop
+from train.backends.verl.loop import AssayLoop, _settings
 
 CALL = FORMATS["hermes"].write
 GOOD = "<status>KEEP</status><clean_text>ab</clean_text>"
@@ -33,12 +31,11 @@ NESTED = {"type": "object", "properties": {"names": {"type": "array", "items": {
 
 @dataclass
 class Echo:
-    """Answers every call at length; breaks when told to."""
+    """Answers every call at length."""
 
     task: Task
     opened: int = 0
     closed: int = 0
-    breaks: bool = False
     left: dict[str, bytes] = field(default_factory=dict)
     seen: list[ModelTurn] = field(default_factory=list)
 
@@ -48,8 +45,6 @@ class Echo:
 
     async def reply(self, said: ModelTurn) -> Reply:
         self.seen.append(said)
-        if self.breaks:
-            raise EnvironmentFailure("the disk is gone")
         messages = [{"role": "tool", "content": c.error or "y" * 600} for c in said.calls]
         errors = {"bad_call": sum(bool(c.error) for c in said.calls)}
         return Reply(messages, False, [{"n": 1} for _ in said.calls], errors, 0.5)
@@ -86,18 +81,16 @@ def run(
     folder: Path,
     lines: list[str],
     tools: bool = True,
-    breaks: bool = False,
     budget: int = 8000,
     table: str = "",
     left: dict[str, bytes] | None = None,
     odd: dict[int, str] | None = None,
-    how: Any = None,
 ) -> Any:
     """(output, environments made, server); `table`: the truth of a table task instead of text."""
     made: list[Echo] = []
 
     def maker(task: Task, sample: int, seed: int) -> Echo:
-        made.append(Echo(task, breaks=breaks, left=left or {}))
+        made.append(Echo(task, left=left or {}))
         return made[-1]
 
     loop: Any = object.__new__(AssayLoop)  # without verl's own set-up, which wants a whole run
@@ -115,16 +108,10 @@ def run(
         gold = {"task_type": "class-MM", "truth_csv": table}
         gold |= {"key_columns": ["row_id"], "targets": ["y"]}
         task = replace(task, family="table", track="class-MM", gold=gold)
-    row = {
-        "reward_model": {"ground_truth": json.dumps(task.to_json())},
-        "session_id": 1,
-        "global_steps": 2,
-        "raw_prompt": task.prompt,
-        "index": 0,
-    }
+    row = {"session_id": 1, "global_steps": 2, "raw_prompt": task.prompt, "index": 0}
+    row["reward_model"] = {"ground_truth": json.dumps(task.to_json())}
     drawn = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "logprobs": True}
-    ran = how(loop, drawn, row) if how else loop.run(drawn, **row)
-    return asyncio.run(ran), made, loop.server_manager
+    return asyncio.run(loop.run(drawn, **row)), made, loop.server_manager
 
 
 def test_a_trajectory_with_tools_as_verl_gets_it(tiny_folder: Path) -> None:
@@ -145,14 +132,9 @@ def test_a_trajectory_with_tools_as_verl_gets_it(tiny_folder: Path) -> None:
     text = chat.text(whole)
     assert "y" * 600 in text  # no answer of a tool is cut to 256 characters
     assert '"items"' in text and '"string"' in text  # nested schemas reach the prompt
-
-
-def test_reward_parts_and_tool_counts_come_along(tiny_folder: Path) -> None:
-    out, _, _ = run(tiny_folder, [CALL("echo", {"names": []}), "<tool_call>{</tool_call>", GOOD])
     info = out.extra_fields["reward_extra_info"]
     assert out.reward_score == 1.0 and info["acc"] == 1.0 and info["part_rg"] == 1.0
-    assert (info["tool_calls"], info["tool_errors"], info["turns"]) == (2.0, 1.0, 3.0)
-    assert info["tool_seconds"] == 1.5 and all(isinstance(v, float) for v in info.values())
+    assert (info["tool_calls"], info["tool_errors"], info["turns"]) == (3.0, 1.0, 3.0)
     # without these verl's metrics end the step with a TypeError
     assert out.extra_fields["min_global_steps"] == 3 and out.extra_fields["max_global_steps"] == 4
 
@@ -182,9 +164,6 @@ def test_a_tool_answer_that_overflows_ends_the_trajectory_with_its_score(tiny_fo
 
 
 def test_the_runs_tool_settings_reach_its_episodes(tiny_folder: Path, tmp_path: Path) -> None:
-    from configs.loader import dump
-    from train.backends.verl.loop import _settings
-
     words = ["tools.calls=qwen_xml", "tools.run_s=7", "tools.output_kb=3", "tools.brief=true"]
     words.append("cluster.sandbox_workers=2")
     dump(load(GrpoRunConfig, None, [f"model.path={tiny_folder}", *words]), tmp_path / "c.yaml")
@@ -208,45 +187,3 @@ def test_what_befalls_the_server_is_never_an_answer(
     said = capsys.readouterr().out
     assert said.startswith("rollout of t left out: ") and "the rollout server" in said
     assert said.count("\n") == 1 and "traceback" not in said
-
-
-def test_other_episodes_go_on_while_an_answer_is_scored(
-    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from train.backends.verl import loop as module
-
-    real, begun = module.score_answer, threading.Event()
-
-    def slow(*args: Any) -> Any:
-        begun.set()
-        time.sleep(0.5)
-        return real(*args)
-
-    async def beside(loop: Any, drawn: Any, row: dict[str, Any]) -> tuple[Any, int]:
-        turns = 0
-        scoring = asyncio.ensure_future(loop.run(drawn, **row))
-        while not scoring.done():
-            turns += begun.is_set()
-            await asyncio.sleep(0.01)
-        return scoring.result(), turns
-
-    monkeypatch.setattr(module, "score_answer", slow)
-    found, turns = run(tiny_folder, [GOOD], tools=False, how=beside)[0]
-    assert found.reward_score == 1.0 and turns > 5
-
-
-def test_a_task_without_tools_is_one_message(tiny_folder: Path) -> None:
-    out, made, server = run(tiny_folder, [GOOD], tools=False)
-    assert made == [] and len(server.asked) == 1 and out.reward_score == 1.0
-    assert set(out.response_mask) == {1} and out.num_turns == 2
-
-
-def test_names_that_verl_lets_through_are_refused() -> None:
-    from configs.loader import ConfigError
-    from train.backends.verl.settings import check, compose, overrides
-
-    settings = ["model.path=m", "rl.max_new_tokens=64"]  # as a run that was fitted has it
-    made = overrides(load(GrpoRunConfig, None, settings), Path("/files"))
-    check(compose(made))
-    with pytest.raises(ConfigError, match="verl refuses a setting"):
-        compose(made | {"trainer.no_such_key": 1})
