@@ -26,12 +26,7 @@ from places import ROOT, tables
 from assay.http_client import EndpointError, Patience, open_session
 from assay.task import TaskError
 from rollouts.conversation import ChatConversation, ChatReply
-from rollouts.engines.http_engine import (
-    DIALECTS,
-    OpenAIEngine,
-    ServerEngine,
-    with_fields,
-)
+from rollouts.engines.http_engine import DIALECTS, OpenAIEngine, ServerEngine, with_fields
 from rollouts.engines.server import Launch, devices, servers
 from rollouts.engines.torch.engine import TorchEngine
 from rollouts.engines.torch.load import load_llama

@@ -22,6 +22,7 @@ from rollouts.engines.torch import sampling as sampling_module
 from rollouts.engines.torch.cpu_decode import GRAMS, GUESSES, Lookup
 from rollouts.engines.torch.engine import TorchEngine, TransformersEngine
 from rollouts.engines.torch.load import load_llama
+from rollouts.engines.torch.prefill import Kept, Past
 from rollouts.engines.torch.sampling import pick, uniforms
 from rollouts.trajectory import Completion, Sampling
 
@@ -394,3 +395,15 @@ def test_new_weights_forget_the_old_ones_keys_and_packed_copies(
     prompt = [5, 6, 7, *first.ids, 9]
     again = engine.generate_now([prompt], SAID, 1, [1])
     assert again == TorchEngine(model, [], 4).generate_now([prompt], SAID, 1, [1])
+
+
+def test_the_longest_row_is_found_once_and_the_oldest_go_first() -> None:
+    one, kept = Past(torch.zeros(1, 1, 2, 1), torch.zeros(1, 1, 2, 1)), Kept(48)
+    kept.put([1, 2, 3], [one], 16)
+    kept.put([1, 2, 3, 4, 5], [one, one], 32)
+    assert kept.take([[1, 2], [1, 2, 9], [3, 1, 2, 3]]) == [[], [], []]
+    assert kept.take([[1, 2, 3, 4, 5, 6], [1, 2, 3, 4]]) == [[one, one], [one]]
+    assert kept.take([[1, 2, 3, 4, 5, 6]]) == [[]] and kept.size == 0
+    for first in range(5):
+        kept.put([first, 0], [one], 16)
+    assert kept.take([[i, 0] for i in range(5)]) == [[], [], [one], [one], [one]]

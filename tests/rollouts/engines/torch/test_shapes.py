@@ -21,13 +21,7 @@ from rollouts.engines.engine import ModelError
 from rollouts.engines.torch.engine import TorchEngine, TransformersEngine, load_engine
 from rollouts.engines.torch.kernels import Kernels, compiled
 from rollouts.engines.torch.llama import to_state
-from rollouts.engines.torch.load import (
-    by_instructions,
-    choose_device,
-    choose_dtype,
-    read_weights,
-    write_weights,
-)
+from rollouts.engines.torch.load import by_instructions, read_weights, write_weights
 from rollouts.trajectory import Sampling
 from train.model.packing import Segment, pack
 from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy
@@ -151,17 +145,6 @@ def test_a_file_that_is_cut_off_is_named(tmp_path: Path, keep: int) -> None:
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(ModelError, match=r"model\.safetensors: damaged"):
         read_weights(path)
-
-
-def test_what_is_asked_for_is_taken_and_a_gpu_computes_in_bfloat16() -> None:
-    assert [choose_dtype(d, "cpu") for d in ("bfloat16", "float32")] == ["bfloat16", "float32"]
-    assert choose_dtype("auto", "cuda") == "bfloat16" and choose_device("cpu") == "cpu"
-    if torch.cuda.is_available():
-        assert choose_device("auto") == "cuda"
-    else:
-        assert choose_device("auto") == "cpu"
-        with pytest.raises(ModelError, match="torch sees no GPU"):
-            choose_device("cuda")
 
 
 def test_instructions_decide() -> None:
