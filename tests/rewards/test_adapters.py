@@ -12,6 +12,7 @@ from places import tables
 from assay.task import Task
 from rewards.adapters import FILES, trl_reward, verl_compute_score
 from rewards.score import score_row
+from rewards.weights import RefinementReward
 
 TABLES = tables("rewards")
 
@@ -83,12 +84,9 @@ def test_every_row_of_a_family_has_the_same_keys() -> None:
 
 
 def test_the_settings_of_a_run_reach_verl_s_reward() -> None:
-    from rewards.weights import RefinementReward
-
-    plain = verl_compute_score("d", ANSWERS[2], TEXT, None)["score"]
     shares = {"format": 0.5, "status": 0.3, "progress": 0.2, "success": 0.0}
-    weights = {"refinement": shares}
-    found = verl_compute_score("d", ANSWERS[2], TEXT, None, weights=weights)["score"]
-    assert found != plain
-    object_too = {"refinement": RefinementReward(**shares)}
-    assert verl_compute_score("d", ANSWERS[2], TEXT, None, weights=object_too)["score"] == found
+    plain, *found = (
+        verl_compute_score("d", ANSWERS[2], TEXT, None, weights=weights)["score"]
+        for weights in (None, {"refinement": shares}, {"refinement": RefinementReward(**shares)})
+    )
+    assert found[0] == found[1] != plain

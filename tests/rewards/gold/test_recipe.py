@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import tables
 
-from rewards.gold import OPERATORS, GoldError, Step, execute, filters, privacy, rag, web
+from rewards.gold import OPERATORS, GoldError, Step, execute, filters, privacy, web
 from rewards.gold.core import SPECIAL_BENCH, SPECIAL_DJ
 
 # Fragments that operators look for, broken ones, and characters the two engines class differently.
@@ -106,28 +106,6 @@ def ratio(text: str, belongs: Callable[[str], bool]) -> float:
     return sum(1 for c in text if belongs(c)) / len(text) if text else 0.0
 
 
-def remove_repeat_sentences(text: str) -> str:
-    seen: set[str] = set()
-    lines: list[str] = []
-    for line in text.split("\n"):
-        for cut in (
-            r"([.。！!？\?])([^’”])",
-            r"(\.{6})([^’”])",
-            r"(\…{2})([^’”])",
-            r"([.。！!？\?\.{6}\…{2}][’”])([^’”])",
-        ):
-            line = regex.sub(cut, r"\1\n\2", line, flags=V0)
-        kept = ""
-        for sentence in line.split("\n") if line else []:
-            key = regex.sub(r"[^a-zA-Z0-9\u4e00-\u9fa5\n\t ]", "", sentence.strip(), flags=V0)
-            if len(key) < 2 or key not in seen:
-                kept += sentence
-                if len(key) >= 2:
-                    seen.add(key)
-        lines.append(kept)
-    return "\n".join(lines)
-
-
 def fixed(text: str, form: Any) -> str:
     return ftfy.fix_text(text, normalization=form)
 
@@ -170,7 +148,6 @@ REPLACED: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
 PAIRS: list[tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = [
     *((fast, plain, ("<X>",)) for fast, plain in REPLACED),
     *((web.fix_unicode, fixed, (form,)) for form in ("NFC", "NFD")),
-    (rag.remove_repeat_sentences, remove_repeat_sentences, ()),
     (filters.alnum_ratio, partial(ratio, belongs=str.isalnum), ()),
     (filters.special_char_ratio, partial(ratio, belongs=SPECIAL_BENCH.__contains__), ()),
     (filters.special_char_ratio_dj, partial(ratio, belongs=SPECIAL_DJ.__contains__), ()),
