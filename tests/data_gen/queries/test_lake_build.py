@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pandas as pd
@@ -26,6 +25,7 @@ import front
 from assay_command import rows
 from chat_server import serving
 from lake_files import lake_of_all, open_lake, surveyed
+from places import ROOT
 from small_lake import make_lake
 
 from assay.task import Task, read_tasks
@@ -193,25 +193,12 @@ def test_rewordings_are_proved_and_journalled_and_workers_do_not_show(tmp_path: 
 # --- short questions
 
 
-def forms(folder: Path, tables: int) -> Path:
-    """Plain tables that a short script can load."""
-    folder.mkdir(parents=True)
-    for n in range(tables):
-        rng = Random(n)
-        height = [None if i % 9 == 0 else 3 + i * (7 + n) % 87 / 2 for i in range(120)]
-        table = surveyed(n, 120).drop(columns="Sales").assign(Height=height)
-        table["Kind"] = [rng.choice("abcdefghi") * 3 for _ in range(120)]
-        table[f"Weight {n}"] = [round(rng.gauss(50, 9), 1) for _ in range(120)]
-        if n % 2:
-            table.to_csv(folder / f"survey{n}.csv", index=False, sep=";", decimal=",")
-        else:
-            table.to_json(folder / f"survey{n}.jsonl", orient="records", lines=True)
-    return folder
+SHORT_LAKE = ROOT / "tests/data/queries/short"  # plain tables that a short script can load
 
 
 def test_short_tasks_are_proved_split_by_table_and_have_twins(tmp_path: Path) -> None:
-    lake, out = forms(tmp_path / "lake", 6), tmp_path / "out"
-    words = ["--lakes", str(lake), "--short", "--obscured", "--count", "8", "--out", str(out)]
+    out = tmp_path / "out"
+    words = ["--lakes", str(SHORT_LAKE), "--short", "--obscured", "--count", "8", "--out", str(out)]
     shares = ["--heldout-share", "0.25", "--validation-share", "0.3", "--seed", "2"]
     assert main([*words, *shares, "--workers", "1"]) in (0, 2)  # 2: a constant pays among few
     parts, twins = tasks_of(out), read_tasks(out / "train_obscured.jsonl")
@@ -228,8 +215,8 @@ def test_short_tasks_are_proved_split_by_table_and_have_twins(tmp_path: Path) ->
 
 
 @pytest.fixture(scope="module")
-def short(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return short_lake(open_lake(forms(tmp_path_factory.mktemp("short") / "lake", 4)))
+def short() -> Lake:
+    return short_lake(open_lake(SHORT_LAKE))
 
 
 @pytest.mark.parametrize("kind", SHORT.kinds)
