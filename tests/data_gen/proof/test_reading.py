@@ -21,7 +21,7 @@ pytest.importorskip("lxml")
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from places import tables
+from places import ROOT, tables
 
 from assay.tables.load import load, plan_file
 from data_gen.proof.forms import opened
@@ -31,26 +31,11 @@ from data_gen.proof.original import NotProvable, Opened, Original, connect
 DB = connect()
 Reading = Callable[[Opened, str], str]
 NAMES = ["Ort", "Wert", "Preis", "Tag"]
-ROWS: list[list[Any]] = [
-    ["Köln" if i % 3 else "Ulm; Süd", None if i % 9 == 4 else i * 1.5 - 7, 1000 + i * 37.25, i]
-    for i in range(1, 29)
-]
-
-
-def german(value: Any) -> str:
-    return "" if value is None else f"{value:,.2f}".translate(str.maketrans(",.", ".,"))
-
-
-def plain(value: Any) -> str:
-    return "" if value is None else repr(value)
-
-
-def lines(sep: str, mark: Callable[[Any], str], day: str) -> str:
-    rows = [[f'"{o}"', mark(w), mark(p), day.format(d=f"{d:02d}")] for o, w, p, d in ROWS]
-    return "\n".join([sep.join(NAMES), *(sep.join(row) for row in rows)]) + "\n"
-
-
-DE, US = lines(";", german, "{d}.02.2020"), lines(",", plain, "2020-02-{d}")
+ROWS = tables("proof")["rows"]
+DE, US, TABS = (
+    (ROOT / "tests/data/proof" / name).read_text("utf-8")
+    for name in ("german.csv", "plain.csv", "german.tsv")
+)
 FRAME = pd.DataFrame(ROWS, columns=NAMES)
 
 
@@ -69,7 +54,7 @@ RECORDS = [dict(zip(NAMES, row, strict=True)) for row in ROWS]
 FORMS: dict[str, Callable[[Path], Any]] = {
     "german.csv": lambda p: p.write_text(DE, "utf-8"),
     "windows.csv": lambda p: p.write_bytes(DE.replace("\n", "\r\n").encode("cp1252")),
-    "wide.tsv": lambda p: p.write_bytes(lines("\t", german, "{d}.02.2020").encode("utf-16")),
+    "wide.tsv": lambda p: p.write_bytes(TABS.encode("utf-16")),
     "noted.csv": lambda p: p.write_text(f"Messwerte\nStand 2021\n\n{DE}\n", "utf-8-sig"),
     "plain.csv": lambda p: p.write_text(US, "utf-8"),
     "packed.csv.gz": lambda p: p.write_bytes(gzip.compress(US.encode())),
