@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,6 @@ def each(score: Any) -> Any:
 
 SIZES = {"prompts_per_step": 8, "rollouts_per_prompt": 8, "mini_batch": 4, "max_new_tokens": 12}
 RL = GrpoConfig(steps=12, lr=3e-3, max_length=128, save_every=3, **SIZES)
-KILLED = replace(RL, steps=5, prompts_per_step=4, save_every=2)  # what is killed on the way
 
 
 def run_rl(

@@ -9,96 +9,68 @@ import pytest
 
 pytest.importorskip("torch")
 
-from assay.task import Task, write_jsonl
+from sft_runs import toy_tasks
+
 from configs.machine import EngineConfig, ModelConfig
 from configs.schema import GrpoConfig, SftConfig
+from train import lengths
 from train.cli.training import sft
 from train.lengths import Measured, Room, fit_rl, fit_sft, room_of, unfitted
-from train.run.data import training_tasks
 
 SIZES = (40, 100, 300)
+TEXT, EPISODE = Measured(200, 400, False), Measured(200, 0, True)
 
 
-def test_sft_takes_the_longest_example_within_its_bounds() -> None:
-    made, said = fit_sft(SftConfig(), SIZES, Room())
-    assert made.max_length == 300 and "the longest of 3 examples" in said
-    made, said = fit_sft(SftConfig(), SIZES, Room(context=128))
-    assert made.max_length == 128 and "the model's context is 128; 1 of 3" in said
-    made, said = fit_sft(SftConfig(), SIZES, Room(context=128, memory=64))
-    assert made.max_length == 64 and "memory allows about 64" in said
+def test_sft_takes_the_longest_example_within_its_bounds(tmp_path: Path) -> None:
+    for room, length, said in (
+        (Room(), 300, "the longest of 3 examples"),
+        (Room(context=128), 128, "the model's context is 128; 1 of 3"),
+        (Room(context=128, memory=64), 64, "memory allows about 64"),
+    ):
+        made, why = fit_sft(SftConfig(), SIZES, room)
+        assert made.max_length == length and said in why
     assert fit_sft(SftConfig(max_length=77), SIZES, Room(128)) == (SftConfig(max_length=77), "")
-
-
-def test_a_run_that_has_begun_keeps_its_lengths(tmp_path: Path) -> None:
     kept = {"sft": {"max_length": 250}, "rl": {"max_new_tokens": 40, "max_length": 90}}
-    (tmp_path / "run.json").write_text(json.dumps({"config": kept}))
-    made, said = fit_sft(SftConfig(), SIZES, Room(128), str(tmp_path))
-    assert made.max_length == 250 and "as this run began" in said
-    rl, _ = fit_rl(GrpoConfig(), Measured(500, 300, False), Room(), str(tmp_path))
+    (tmp_path / "run.json").write_text(json.dumps({"config": kept}))  # a run that has begun
+    assert fit_sft(SftConfig(), SIZES, Room(128), str(tmp_path))[0].max_length == 250
+    rl, _ = fit_rl(GrpoConfig(), TEXT, Room(), str(tmp_path))
     assert (rl.max_new_tokens, rl.max_length) == (40, 90)
 
 
 @pytest.mark.parametrize(
-    ("found", "room", "new", "length"),
+    ("found", "room", "given", "fitted"),
     [
-        (Measured(200, 30, False), Room(), 96, 296),
-        (Measured(200, 400, False), Room(), 600, 800),
-        (Measured(200, 0, False), Room(), 512, 712),
-        (Measured(200, 400, False), Room(context=700), 350, 700),
-        (Measured(200, 0, True), Room(context=4096), 1024, 4096),
-        (Measured(200, 0, True), Room(), 1024, 200 + 5 * 1024 + 4 * 512),
+        (Measured(200, 30, False), Room(), (0, 0), (96, 296)),
+        (TEXT, Room(), (0, 0), (600, 800)),
+        (TEXT, Room(context=700), (0, 0), (350, 700)),
+        (EPISODE, Room(context=4096), (0, 0), (1024, 4096)),
+        (EPISODE, Room(), (0, 0), (1024, 200 + 5 * 1024 + 4 * 512)),
+        (TEXT, Room(), (10, 0), (10, 210)),  # what is explicit holds, and the other follows
+        (TEXT, Room(), (0, 300), (150, 300)),
     ],
 )
 def test_rl_has_room_for_gold_behind_the_longest_prompt(
-    found: Measured, room: Room, new: int, length: int
+    found: Measured, room: Room, given: tuple[int, int], fitted: tuple[int, int]
 ) -> None:
-    made, said = fit_rl(GrpoConfig(), found, room)
-    assert (made.max_new_tokens, made.max_length) == (new, length)
-    assert f"rl.max_new_tokens={new} rl.max_length={length} (auto)" in said
-
-
-def test_what_is_explicit_holds_and_the_other_follows() -> None:
-    found = Measured(200, 400, False)
-    both = GrpoConfig(max_new_tokens=10, max_length=50)
-    assert fit_rl(both, found, Room()) == (both, "")
-    made, _ = fit_rl(GrpoConfig(max_new_tokens=10), found, Room())
-    assert (made.max_new_tokens, made.max_length) == (10, 210)
-    made, _ = fit_rl(GrpoConfig(max_length=300), found, Room())
-    assert (made.max_new_tokens, made.max_length) == (150, 300)
+    asked = GrpoConfig(max_new_tokens=given[0], max_length=given[1])
+    made, _ = fit_rl(asked, found, room)
+    assert (made.max_new_tokens, made.max_length) == fitted
 
 
 def test_room_knows_the_context_and_shrinks_with_memory(
     tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from train import lengths
-
     engine = EngineConfig(device="cpu", dtype="float32")
-    found: list[int] = []
-    for free in (10_000_000_000, 100_000_000, 0):
-        monkeypatch.setattr(lengths, "available_memory", lambda free=free: free)
-        room = room_of(tiny_folder, engine, ModelConfig())
-        assert room.context == 2048
-        found.append(room.memory)
+
+    def room(free: int | None) -> Room:
+        monkeypatch.setattr(lengths, "available_memory", lambda: free)
+        return room_of(tiny_folder, engine, ModelConfig())
+
+    found = [room(free).memory for free in (10_000_000_000, 100_000_000, 0)]
     assert found[0] > found[1] > found[2] == 64
-    monkeypatch.setattr(lengths, "available_memory", lambda: None)
-    assert room_of(tiny_folder, engine, ModelConfig()).memory == 0
+    assert room(None) == Room(2048)
     assert room_of("owner/unknown-model", engine, ModelConfig()) == Room()
     assert unfitted(GrpoConfig(), str(tiny_folder)).max_length == 2048
-
-
-def write_tasks(path: Path, split: str, count: int) -> None:
-    tasks = [
-        Task(
-            f"{split}{i}",
-            "refinement",
-            "x",
-            split,
-            [{"role": "user", "content": f"{split} {i} " * 20}],
-            {"input_text": f"{split} {i}", "status": "KEEP", "text": "t " * 20},
-        )
-        for i in range(count)
-    ]
-    write_jsonl(path, (t.to_json() for t in tasks))
 
 
 SMALL = ["engine.dtype=float32", "engine.threads=1", "engine.device=cpu", "sft.batch_size=2"]
@@ -107,9 +79,9 @@ SMALL = ["engine.dtype=float32", "engine.threads=1", "engine.device=cpu", "sft.b
 def test_defaults_train_on_any_length_and_find_the_validation_file(
     tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_tasks(tmp_path / "train.jsonl", "train", 2)
-    write_tasks(tmp_path / "validation.jsonl", "validation", 34)
-    words = ["--tasks", str(tmp_path / "train.jsonl"), "--model", str(tiny_folder), *SMALL]
+    data = toy_tasks(tmp_path / "train.jsonl", 2)
+    toy_tasks(tmp_path / "validation.jsonl", 34)
+    words = ["--tasks", str(data), "--model", str(tiny_folder), *SMALL]
     words += ["eval.max_new_tokens=2", "--out", str(tmp_path / "o")]
     assert sft([*words, "--dry-run"]) == 0
     said = capsys.readouterr().out
@@ -118,6 +90,3 @@ def test_defaults_train_on_any_length_and_find_the_validation_file(
     said = capsys.readouterr().out
     assert "validation 3/3" in said and "32 tasks" in said
     assert (tmp_path / "o" / "best" / "trained_on.bin").is_file()
-    assert sft([*words, "validation=null", "--out", str(tmp_path / "p")]) == 0
-    assert "validation" not in capsys.readouterr().out
-    assert len(training_tasks(str(tmp_path / "validation.jsonl"))) == 34

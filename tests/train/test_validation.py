@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from front import command
+from faulty import Fault, command
 
 torch = pytest.importorskip("torch")
 
 from safetensors.torch import load, load_file  # noqa: E402
 
+from assay import main  # noqa: E402
 from assay.task import Task, write_jsonl  # noqa: E402
-from train.run.checkpoint import EXIT_STOPPED  # noqa: E402
+from train.run.checkpoint import EXIT_STOPPED, StopFlag  # noqa: E402
 from train.run.log import read_metrics  # noqa: E402
-
-grpo, sft = command("grpo"), command("sft")
 
 OWN = """
 from assay.family import Family, Score
@@ -65,29 +65,33 @@ def weights(folder: Path) -> bytes:
 
 
 CHOICE = [*RL, "rl.dynamic_sampling=1", "rl.overlong=soft"]
+ADAPTERS = [*RL, "model.lora_rank=4", "rl.kl_coef=0.01", "rl.lr=1e-2"]
+NO_PEFT = pytest.mark.skipif(not find_spec("peft"), reason="the extra `lora` is not installed")
+NAMES = ("whole", "broken", "blind", "killed")
+LOOPS = [("grpo", CHOICE), ("sft", SFT), pytest.param("grpo", ADAPTERS, marks=NO_PEFT)]
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
+ON_GPU = ["engine.device=cuda", "engine.dtype=bfloat16"]
+LOOPS += [
+    pytest.param(n, [*more, *ON_GPU], marks=(pytest.mark.gpu, NO_GPU)) for n, more in LOOPS[:2]
+]
 
 
-LORA = pytest.param(
-    grpo,
-    [*RL, "model.lora_rank=4", "rl.kl_coef=0.01", "rl.lr=1e-2"],
-    marks=pytest.mark.skipif(find_spec("peft") is None, reason="the extra `lora` is not installed"),
-)
-
-
-@pytest.mark.parametrize(("main", "more"), [(grpo, CHOICE), (sft, SFT), LORA])
+@pytest.mark.parametrize(("name", "more"), LOOPS)
 def test_validation_is_logged_and_the_best_kept_and_a_stop_changes_nothing(
     words: list[str],
     tiny_folder: Path,
     tmp_path: Path,
-    main: Any,
+    name: str,
     more: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    whole, broken, blind = (tmp_path / n for n in ("whole", "broken", "blind"))
-    assert main([*words, *more, "--out", str(whole)]) == 0
+    whole, broken, blind, killed = (tmp_path / f"out-{n}" for n in NAMES)
+    given = [name, *words, *more]
+    done = command([*given, "--out", str(whole)], tmp_path)
+    assert done.status == 0, done.said
     evals = [r for r in rows(whole) if r["stage"] == "eval"]
     steps = [r for r in rows(whole) if r["stage"] != "eval"]
-    assert main is grpo or steps[-1]["loss"] < 0.8 * steps[0]["loss"]
+    assert name == "grpo" or steps[-1]["loss"] < 0.8 * steps[0]["loss"]
     last = max(r["step"] for r in rows(whole))
     assert [r["step"] for r in evals] == sorted({*range(2, last + 1, 2), last})
     best = json.loads((whole / "best" / "validation.json").read_text())
@@ -97,27 +101,23 @@ def test_validation_is_logged_and_the_best_kept_and_a_stop_changes_nothing(
     assert (weights(whole / "best") == weights(whole / "model")) == (best["step"] == last)
 
     # without validation, training is the same to the bit
-    plain = [w for i, w in enumerate(words) if "--validation" not in (w, words[i - 1])]
-    assert main([*plain, *more, "--out", str(blind)]) == 0
+    plain = [w for i, w in enumerate(given) if "--validation" not in (w, given[i - 1])]
+    assert main([*plain, "--out", str(blind)]) == 0
     assert weights(blind / "model") == weights(whole / "model")
 
-    # stopped in the middle and gone on: the same files
-    from train.run import checkpoint
-
-    asked: list[int] = []
-
-    def at_third(self: Any) -> bool:
-        asked.append(1)
-        return len(asked) == 3
-
+    # stopped after the third step, or killed at some writing, and gone on: the same files
+    steps_left = iter([False, False, True])
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.StopFlag, "__call__", at_third)
-        assert main([*words, *more, "--out", str(broken)]) == EXIT_STOPPED
-    assert not (broken / "DONE").exists()
-    assert main([*words, *more, "--out", str(broken)]) == 0 and (broken / "DONE").exists()
-    assert rows(broken) == rows(whole)
-    for name in ("best", "model"):
-        assert weights(broken / name) == weights(whole / name)
+        patch.setattr(StopFlag, "__call__", lambda self: next(steps_left))
+        assert main([*given, "--out", str(broken)]) == EXIT_STOPPED
+    fault = Fault(signal.SIGKILL, done.changes * 3 // 5)
+    assert command([*given, "--out", str(killed)], tmp_path, fault).status == -signal.SIGKILL
+    for out in (broken, killed):
+        assert not (out / "DONE").exists()
+        assert main([*given, "--out", str(out)]) == 0 and (out / "DONE").exists()
+        assert rows(out) == rows(whole)
+        for part in ("best", "model"):
+            assert weights(out / part) == weights(whole / part)
     if "model.lora_rank=4" in more:  # adapters alone are trained and kept; the model is whole
         start, end = load_file(f"{tiny_folder}/model.safetensors"), load(weights(whole / "model"))
         assert start.keys() == end.keys()
@@ -125,4 +125,4 @@ def test_validation_is_logged_and_the_best_kept_and_a_stop_changes_nothing(
         assert changed and all("proj" in name for name in changed)
         saved = max((whole / "checkpoints" / "rl").glob("step_*/optimiser.safetensors"))
         assert saved.stat().st_size < 0.5 * len(weights(whole / "model"))
-        assert main([*words, *more, "--out", str(whole), "model.lora_rank=8", "rl.steps=6"]) == 2
+        assert main([*given, "--out", str(whole), "model.lora_rank=8", "rl.steps=6"]) == 2
