@@ -8,7 +8,6 @@ HERE = "§"
 _FORMS = tables("thoughts")
 FORMS: dict[str, str] = {**_FORMS["forms"], "a long thought": f"<think>{'hm ' * 5000}</think>§"}
 UNENDED: dict[str, str] = _FORMS["unended"]
-TEXT: dict[str, str] = _FORMS["text"]
 
 
 def filled(form: str, answer: str) -> str:
