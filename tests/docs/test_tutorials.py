@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
@@ -32,20 +33,8 @@ from releases import write_release
 from assay.family import Answer, Task, load_family
 
 TUTORIALS = ROOT / "docs" / "tutorials"
-TINY = ["engine.threads=1", "engine.dtype=float32", "engine.device=cpu"]
 # what is given on top of a tutorial's words; of two values of a setting the later holds
-SMALL = {
-    "sft": ["sft.epochs=1", "sft.batch_size=4", "sft.max_length=12000", *TINY],
-    "grpo": [
-        *("rl.steps=1", "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.rollouts_per_prompt=2"),
-        *("rl.max_new_tokens=16", "rl.max_length=2048", "rl.audit=warn", *TINY),
-    ],
-    "eval": ["sampling.max_new_tokens=16", "--limit", "4"],
-    "tasks demo": ["train_sft=8", "train_rl=8", "heldout=8"],
-    "tasks lake": ["--count", "8"],
-    "tasks json_repair": ["count=16"],
-    "tasks shop": ["count=16"],
-}
+SMALL = yaml.safe_load((ROOT / "tests" / "data" / "tutorials.yaml").read_text("utf-8"))
 
 
 def commands(name: str, part: str = "") -> list[list[str]]:
@@ -63,7 +52,7 @@ def play(name: str, folder: Path, model: str = "", part: str = "", **words: str)
     for given in commands(name, part):
         assert given[0] == "assay"
         line = [model if word == "$MODEL" else words.get(word, word) for word in given[1:]]
-        small = SMALL.get(" ".join(line[:2]), SMALL.get(line[0], []))
+        small = SMALL.get(" ".join(line[:2]), SMALL.get(line[0], "")).split()
         if line[0] == "eval" and name in ("tables", "lake") and "tools.turns" not in f"{line}":
             small = [*small, "tools.turns=1"]
         done = run(folder, *line, *small)

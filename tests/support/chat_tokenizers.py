@@ -14,30 +14,16 @@ from typing import Any
 
 import yaml
 
-TEXT = (
-    "You are a helpful assistant.\n\nAnswer in tags: the user said hello, and the model said so.\n"
-    "def add(a, b):\n    return a + b\n\n\nuser\nassistant\nsystem\n\n  two  spaces   three\n"
-    "<|user|>\n<|assistant|>\n[INST] yes [/INST] no\n"
-)
+DATA = Path(__file__).parents[1] / "data"
+TOKENS: dict[str, Any] = yaml.safe_load((DATA / "chat_tokens.yaml").read_text("utf-8"))
+TEXT, SPECIAL, ADDED, ROLES, ENDS = TOKENS.values()
 CHARACTERS = sorted(set(TEXT) | {chr(i) for i in range(33, 127)})
 KINDS = ("bytes", "bytes, spaced", "first", "always", "never", "prepend", "unigram")
 SPACED = "\u2581"
 
-TEMPLATES: dict[str, str] = yaml.safe_load(
-    (Path(__file__).parents[1] / "data" / "chat_templates.yaml").read_text("utf-8")
-)
+TEMPLATES: dict[str, str] = yaml.safe_load((DATA / "chat_templates.yaml").read_text("utf-8"))
 CHATML = TEMPLATES["yi"]
 ODD = ("wants a system message", "lists its tools", "writes a channel")
-SPECIAL = (
-    *("<unk>", "<s>", "</s>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<start_of_turn>"),
-    *("<end_of_turn>", "<|end|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>"),
-    "<filename>",
-)
-# single ids that are no special tokens
-ADDED = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>")
-ADDED += ("</think>", "<\uff5cUser\uff5c>", "<\uff5cAssistant\uff5c>", "<|fim_prefix|>")
-ROLES = ("<|user|>", "<|assistant|>", "<|system|>")  # tokens of Phi's, letters of Zephyr's
-ENDS = {"gemma": "<end_of_turn>", "phi": "<|end|>", "llama3": "<|eot_id|>", "yi": "<|im_end|>"}
 
 
 def _core(kind: str) -> Any:

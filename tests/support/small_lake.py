@@ -6,27 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+from places import ROOT
+
 from assay.task import Task
 
-CODE = """```python
-import json
-import pandas as pd
-t = pd.read_csv("data/rain_amherst.csv")
-t = t[t["Year"].astype(str).str.isdigit()]
-t["Jun"] = pd.to_numeric(t["Jun"], errors="coerce")
-print(json.dumps({"subtask-1": len(t), "main-task": round(float(t["Jun"].mean()), 2)}))
-```"""
-PLAN = """```json
-[{"id": "main-task", "query": "q", "data_sources": ["rain_amherst.csv"], "subtasks":
-  [{"id": "subtask-1", "query": "How many years?", "data_sources": ["rain_amherst.csv"]}]}]
-```
-"""
-
-
-SETTLED = """\
-"rain_*.csv": {drop_rows: [32], missing: {Jun: [M]}}
-"sites.csv": {thousands: ",", decimal: "."}
-"""
+TEXTS = yaml.safe_load((ROOT / "tests" / "data" / "small_lake.yaml").read_text("utf-8"))
+CODE, PLAN, SETTLED = TEXTS["code"], TEXTS["plan"], TEXTS["settled"]
 
 
 def make_lake(folder: Path, settled: bool = False) -> Path:

@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig
 
@@ -17,27 +19,12 @@ def overrides(config: GrpoRunConfig) -> dict[str, Any]:
     """Verl's settings: float32, plain attention, one storage unit, logical GPUs for Ray."""
     if config.rl.kl_coef:
         raise ConfigError("rl.kl_coef: verl's reference model does not run on the CPU; set it to 0")
-    actor = "actor_rollout_ref.actor"
-    made: dict[str, Any] = {
-        "+actor_rollout_ref.model.override_config.attn_implementation": "sdpa",
-        f"{actor}.use_torch_compile": False,
-        f"{actor}.fsdp_config.use_torch_compile": False,
-        f"{actor}.fsdp_config.model_dtype": "fp32",
-        f"+{actor}.fsdp_config.mixed_precision.param_dtype": "fp32",
-        f"+{actor}.fsdp_config.mixed_precision.reduce_dtype": "fp32",
-        "actor_rollout_ref.rollout.name": CPU_ROLLOUT,
-        "actor_rollout_ref.rollout.load_format": "auto",
-        "actor_rollout_ref.rollout.free_cache_engine": False,
-        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
-        "reward.num_workers": 0,  # nothing asks it, and a process costs seconds on two cores
-    }
+    asked = yaml.safe_load(
+        (Path(__file__).parents[1] / "data" / "verl_cpu.yaml").read_text("utf-8")
+    )
+    made = {**asked["always"], "actor_rollout_ref.rollout.name": CPU_ROLLOUT}
     if not config.cluster.ray_address:
-        made |= {
-            "ray_kwargs.ray_init.num_cpus": 16,
-            "+ray_kwargs.ray_init.num_gpus": config.cluster.devices,
-            "+ray_kwargs.ray_init.include_dashboard": False,
-            "+ray_kwargs.ray_init.object_store_memory": 200_000_000,
-        }
+        made |= asked["own ray"] | {"+ray_kwargs.ray_init.num_gpus": config.cluster.devices}
     return made
 
 
