@@ -294,14 +294,15 @@ def opened(
     described = read_describe(args.describe)
     warnings.filterwarnings("ignore", module="openpyxl")  # of what a workbook also holds
     with WorkerPool(args.workers or usable_cores(), limit_threads) as at:
+        # All that is found is kept, so that a file that takes long keeps nobody waiting.
+        turn = partial(at.map, ahead=sys.maxsize)
         asked = [Folder(path, described, args.stated_licence, bare) for path in folders]
         if args.carried:
             from data_gen.queries.carried import carried_about, export_carried
 
-            written = export_carried(args.out / "carried", at.map)
+            written = export_carried(args.out / "carried", turn)
             asked += [Folder(path, carried_about(path), bare=bare) for path in written]
-        # All tables are kept, so that a file that takes long keeps nobody waiting.
-        lakes = open_lakes(asked, partial(at.map, ahead=sys.maxsize))
+        lakes = open_lakes(asked, turn)
         names = Counter(lake.name for lake in lakes)
         if twice := [name for name, n in names.items() if n > 1]:
             raise TaskError(f"two folders are called {twice[0]!r}; rename one")
