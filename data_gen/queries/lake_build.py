@@ -231,9 +231,8 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
 
     def batches(self, lakes: Sequence[Lake]) -> Iterator[list[Draft]]:
         lakes = [lake for lake in lakes if lake.tables]
-        numbers = iter(range(self.total if lakes else 0))
-        drawn = (self._draw(lakes[number % len(lakes)], number) for number in numbers)
-        drafts = (draft for draft in drawn if draft is not None)
+        numbers = range(self.total if lakes else 0)
+        drafts = filter(None, (self._draw(lakes[n % len(lakes)], n) for n in numbers))
         while batch := list(islice(drafts, BATCH)):
             yield batch
 
