@@ -111,7 +111,6 @@ def test_a_sweep_runs_every_setting_and_compares_it(
     assert second["tracks"] == {"lake": 1.0, "x": 0.0}
     assert second["difference"]["difference"] == 0.0
     assert "| seed 2 | 100.00 | 0.00 | 50.00 | +0.000" in capfd.readouterr().out
-    assert main(command) == 0  # again: nothing is asked anew
 
 
 def test_presets_are_options_of_assay_eval() -> None:

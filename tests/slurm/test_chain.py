@@ -55,6 +55,7 @@ job good '' slurm/command.sbatch out={out}/good -- tasks --help
     assert not list((out / "logs").glob("run-never*"))
 
 
+@pytest.mark.slow  # two arrays and two merges, one after the other
 def test_a_cancelled_array_is_finished_by_submitting_it_again(
     slurm: MiniSlurm, tmp_path: Path
 ) -> None:
