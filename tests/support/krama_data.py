@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -20,9 +19,3 @@ def cases(level: str) -> list[dict[str, Any]]:
     found = [row for row in read("krama/conformance.jsonl.gz") if row["level"] == level]
     assert found, level
     return found
-
-
-def workload() -> list[dict[str, Any]]:
-    """Every visible task, verified and other."""
-    files = [KRAMA / "data" / f"workload_{name}.json" for name in ("verified", "other")]
-    return [row for path in files if path.is_file() for row in json.loads(path.read_text("utf-8"))]
