@@ -50,6 +50,7 @@ def test_an_answer_under_an_unreadable_plan_counts_for_us_but_not_for_the_releas
     assert published["answer"].startswith("SUT failed")
     assert answer_of("[1]", '{"main-task": 3}', failed=False) == ({"answer": 3}, {})
     assert answer_of("[]", "[1]", failed=False)[0] == {}
+    assert answer_of("[]", '{"main-task": 3}', failed=True)[0] == {}  # printed before it failed
 
 
 def play(task: Task, replies: list[str], turns: int = 5) -> Trajectory:
