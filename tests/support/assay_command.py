@@ -21,13 +21,8 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """`assay WORDS` in `folder`, one thread, whatever it says and returns."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     env.pop(VARIABLE, None)  # families that another test has added in this process
-    return subprocess.run(
-        [sys.executable, "-m", "assay", *words],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-    )
+    words = (sys.executable, "-m", "assay", *words)
+    return subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True)
 
 
 def assay(folder: Path, *words: str, status: int = 0) -> str:

@@ -14,10 +14,9 @@ def families_stay_in_their_file() -> Iterator[None]:
     """What the tests of a file add to the families is forgotten after the file."""
     from assay import family as families
 
-    place = "_added"
-    added, told = dict(getattr(families, place)), os.environ.get(families.VARIABLE)
+    added, told = dict(families._added), os.environ.get(families.VARIABLE)
     yield
-    setattr(families, place, added)
+    families._added = added
     os.environ.pop(families.VARIABLE, None)
     if told is not None:
         os.environ[families.VARIABLE] = told

@@ -80,14 +80,9 @@ class MiniSlurm:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.env = {
-            **os.environ,
-            "SLURM_CONF": str(folder / "slurm.conf"),
-            "ASSAY_ROOT": str(ROOT),
-            "ASSAY_PYTHON": sys.executable,
-            "ASSAY_DOCTOR": "0",
-            "OMP_NUM_THREADS": "1",
-        }
+        own = {"ASSAY_ROOT": str(ROOT), "ASSAY_PYTHON": sys.executable, "ASSAY_DOCTOR": "0"}
+        own |= {"SLURM_CONF": str(folder / "slurm.conf"), "OMP_NUM_THREADS": "1"}
+        self.env = {**os.environ, **own}
 
     def start(self) -> None:
         d, ports = self.folder, free_ports(5)

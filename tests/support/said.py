@@ -25,11 +25,7 @@ class Says:
         self.replies, self.asked = list(replies), list[list[dict[str, Any]]]()
 
     async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]],
-        sampling: Sampling,
-        seed: int,
+        self, messages: Sequence[Mapping[str, Any]], tools: Any, sampling: Sampling, seed: int
     ) -> ChatReply:
         text = self.replies[min(len(self.asked), len(self.replies) - 1)]
         self.asked.append([dict(m) for m in messages])
