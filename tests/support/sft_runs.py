@@ -31,12 +31,12 @@ def words(data: Path, model: Path, out: Path, *more: str) -> list[str]:
     return [*made, *more]
 
 
-def sft(*args: str, start_new_session: bool = False) -> subprocess.Popen[str]:
+def sft(*args: str) -> subprocess.Popen[str]:
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     words = [sys.executable, "-m", "assay", "sft", *args]
-    return subprocess.Popen(words, cwd=ROOT, env=env, start_new_session=start_new_session, **pipes)
+    return subprocess.Popen(words, cwd=ROOT, env=env, **pipes)
 
 
 def finish(run: subprocess.Popen[str], code: int = 0) -> str:
