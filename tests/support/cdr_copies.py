@@ -8,6 +8,8 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+from places import tables
+
 from assay.rows import read_rows
 from assay.task import write_jsonl
 from data_gen.cdr.outcome import Outcome
@@ -15,7 +17,6 @@ from rewards.cdr.release_files import CORE, SEMANTIC, check_row
 from rewards.gold import Step
 
 Row = dict[str, Any]
-STYLES = ("direct", "imperative_checklist", "application_context")
 
 
 def release_row(track: str, number: int, **more: Any) -> Row:
@@ -24,7 +25,8 @@ def release_row(track: str, number: int, **more: Any) -> Row:
     structured = semantic and "pii" not in track
     text = f"Text {number} of {track} has x{number}@a.org in it."
     gold = json.dumps({"label": number}) if structured else text
-    row: Row = {
+    row = tables("release_row") | {
+        "source_track": track,
         "instance_id": f"{track}-{number}",
         "benchmark_track": track.rpartition("_")[0] if semantic else track,
         "benchmark_split": track.rpartition("_")[2] if semantic else "single",
@@ -32,18 +34,11 @@ def release_row(track: str, number: int, **more: Any) -> Row:
         "domain": "web" if number % 2 else "pii",
         "source_record_id": f"{track} {number}",
         "input_text": text,
-        "operator_sequence": ["clean_email_mapper"],
         "reference_text": gold,
         "output_format": "json" if structured else "tagged_text",
         "scoring_profile": "structured_json" if structured else "text_refinement",
         "reports_refinement_gain": not structured,
     }
-    row |= {"source_track": track, "source_benchmark": "cdrbench_rule_based"}
-    row |= {"operator": "clean_email_mapper", "operator_kind": "mapper", "semantic_operator": None}
-    row |= {"recipe_prompt_key": "key", "reference_status": "KEEP", "difficulty_label": "easy"}
-    said = [(name, f"{name}: clean it.") for name in STYLES]
-    names = ("style_id", "style_label", "user_requirement")
-    row["prompt_variants"] = [dict(zip(names, (n, n, s), strict=True)) for n, s in said]
     return row | more
 
 
