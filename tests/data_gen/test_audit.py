@@ -92,4 +92,4 @@ def test_a_policy_that_earns_more_than_its_floor_exits_1(
     path = leaky_file(tmp_path, leak)
     assert main(["tasks", "leaky", "--family", str(path), "--out", str(tmp_path / "out")]) == 0
     code, said = audit(capsys, str(tmp_path / "out" / "train.jsonl"), "--family", str(path))
-    assert code == status and ("broken: floor: the prompt (sums): " in said) is bool(status)
+    assert code == status and ("broken: floor: the prompt (leaky): " in said) is bool(status)

@@ -10,14 +10,22 @@ from typing import Any
 from assay.task import Task, write_jsonl
 
 OWN = """
-from assay.family import Family, Score
+from assay.family import Family, Score, Task
+
+def build(seed, count: int = 24):
+    def task(i):
+        prompt = [{"role": "user", "content": f"Add {i} and {i * 7}.\\nHint: think."}]
+        return Task(f"sum-{i}", "sums", "sums", "train", prompt, {"sum": str(i * 8)})
+
+    return {"train": [task(i) for i in range(3, count + 3)]}
 
 def score(task, answer):
-    right = float(answer.text.strip() == task.gold["sum"])
+    text = answer.text.strip()
+    right = float(text == task.gold["sum"])
     return Score(right, 0.1 + 0.9 * right, {}, "ok" if right else "wrong sum")
 
 FAMILY = Family(
-    name="sums", score=score, gold=lambda task: task.gold["sum"],
+    name="sums", score=score, gold=lambda task: task.gold["sum"], build=build,
     cheats={"two": lambda task: "2"},
     slices=lambda task: {"digits": str(len(task.gold["sum"]))},
     tables=lambda rows: [("sums.md", f"{len(rows)} sums\\n")],
