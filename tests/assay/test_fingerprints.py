@@ -40,44 +40,16 @@ def test_every_sort_of_copy_is_found(name: str) -> None:
     assert copy.within(lambda marks: [m in flat for m in marks])
 
 
-def panel(seed: int, firms: int = 11) -> Any:
-    """A panel of firms over twenty years: names, a year, three quantities."""
-    draw = random.Random(seed)
-    rows = [
-        {
-            "firm": f"Company {firm}",
-            "year": 1935 + year,
-            "invest": round(draw.lognormvariate(4, 1.2), 2),
-            "value": round(draw.lognormvariate(7, 1), 1),
-            "capital": round(draw.lognormvariate(5, 1.5), 1),
-        }
-        for firm in range(firms)
-        for year in range(20)
-    ]
-    return pd.DataFrame(rows)
-
-
-def relabelled(frame: Any) -> Any:
-    """The same firms but the last, by number, under other names, in another order."""
-    kept = frame[frame["firm"] != "Company 10"]
-    out = kept.rename(columns={"invest": "inv", "value": "v", "capital": "k"})
-    out["firm"] = out["firm"].str.removeprefix("Company ").astype(int) + 1
-    return out[["k", "firm", "inv", "v", "year"]].sample(frac=1, random_state=1)
-
-
-RELABELLED = {
-    "numbers for names": lambda f: relabelled(f),
-    "in thousandths": lambda f: relabelled(f).assign(v=lambda r: r["v"] / 1000),
-    "in another unit": lambda f: relabelled(f).assign(
-        **{c: relabelled(f)[c] * 0.45359237 for c in ("inv", "v", "k")}
-    ),
-    "four rows in five": lambda f: relabelled(f).sample(frac=0.8, random_state=4),
-}
-
-
-@pytest.mark.parametrize("how", list(RELABELLED))
-def test_a_copy_under_other_labels_is_found(how: str) -> None:
-    one, two = marks_of_frame(panel(1)), marks_of_frame(RELABELLED[how](panel(1)))
+@pytest.mark.parametrize("factor", [0.001, 0.45359237])
+def test_a_copy_in_another_unit_is_found(factor: float) -> None:
+    """Under other names, in another order, four rows in five."""
+    draw = random.Random(1)
+    sizes = {"invest": (4, 1.2), "value": (7, 1), "capital": (5, 1.5)}
+    numbers = pd.DataFrame(
+        {n: [round(draw.lognormvariate(*s), 2) for _ in range(220)] for n, s in sizes.items()}
+    )
+    copy = numbers.sample(frac=0.8, random_state=4)[numbers.columns[::-1]] * factor
+    one, two = marks_of_frame(numbers), marks_of_frame(copy.set_axis(["k", "v", "i"], axis=1))
     assert not one.columns & two.columns
     assert one.like(two) and two.like(one)
     assert one.all() & two.all()

@@ -1,5 +1,4 @@
-"""Answers without the work: a leaky reward is found, a sound one is not accused; so in the short
-audit that training runs first."""
+"""Answers without the work: a leaky reward is found, a sound one is not accused."""
 
 from __future__ import annotations
 
@@ -8,15 +7,12 @@ from pathlib import Path
 
 import pytest
 from leaky import LEAKS, leaky_family
-from mixed_tasks import answer
 from places import tables
 
 from assay import family as families
 from assay.family import Answer, Family, Score, Task
 from rewards.audit import (
-    audit_sample,
     farm,
-    fixed_policies,
     floor_laws,
     golds_of_others,
 )
@@ -39,15 +35,6 @@ def test_a_leak_is_found_and_a_sound_scorer_is_not_accused(tmp_path: Path, leak:
     broken = broken_by(family, tasks)
     assert bool(broken) is (leak != "none"), [str(b) for b in broken]
     assert all(b.law == ("policy" if leak == "raises" else "floor") for b in broken)
-
-
-def test_no_policy_sees_gold(tmp_path: Path) -> None:
-    """Tasks with other gold are answered alike."""
-    family, tasks = leaky_family(tmp_path, "none")
-    task = tasks[0]
-    other = Task(task.id, task.family, task.track, task.split, task.prompt, {"sum": "x"})
-    for _, policy in fixed_policies(family.audited.forms):
-        assert policy(task) == policy(other)
 
 
 def test_the_best_constant_is_counted_on_tasks_it_was_not_chosen_on() -> None:
@@ -78,12 +65,3 @@ def test_a_floor_is_broken_beyond_chance(pairs: list[tuple[float, float]], break
     assert bool([*floor_laws(family, [one])]) is breaks
     by_group = Earned("best constant by gold status", "k", tuple(pairs))
     assert not [*floor_laws(family, [by_group])]
-
-
-def test_a_leaky_reward_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    _, tasks = leaky_family(tmp_path, "digits")
-    found = audit_sample(tasks, 0)
-    assert not found.ok and found.tasks == {"leaky": 24} and audit_sample(tasks, 0) == found
-    assert "a mean reward of 0.9" in found.refusal and "the floor is 0.5" in found.refusal
-    sound = audit_sample([answer(7), answer(8)], 0)
-    assert sound.ok and sound.refusal == "" and sound.broken == ()

@@ -7,7 +7,6 @@ import gzip
 import os
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from places import ROOT, tables
+from places import tables
 
 pd = pytest.importorskip("pandas")
 
@@ -196,22 +195,15 @@ def test_a_reader_that_was_taken_over_cannot_say_anything_odd(reply: bytes) -> N
         raise Unreadable  # an empty table is no harm
 
 
-def test_a_process_short_of_memory_finds_nothing_unreadable() -> None:
+def test_a_process_short_of_memory_finds_nothing_unreadable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A bound on our own memory is the machine's fault, not the prediction's."""
-    code = """
-import resource
-from rewards.dare.read import ReaderLost, Unreadable, read_prediction, short_of_memory
-assert not short_of_memory(64)
-print(len(read_prediction(b"row_id,y\\n1,2\\n", ["y"]).columns))
-try: read_prediction(b"a,b\\n1,2,3\\n4\\n5,6,7,8,9\\n", ["a"])
-except Unreadable: print("unreadable")
-resource.setrlimit(resource.RLIMIT_DATA, (1 << 29, resource.RLIM_INFINITY))
-assert short_of_memory(1536)
-try: read_prediction(b"a,b\\n1,2,3\\n4\\n5,6,7,8,9\\n", ["a"])
-except ReaderLost as error: print(error)
-"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.splitlines()[1:] == [
-        "unreadable",
-        "less memory may be had here than reading is promised",
-    ], done.stderr
+    ragged = b"a,b\n1,2,3\n4\n5,6,7,8,9\n"
+    assert not read.short_of_memory(64)
+    with pytest.raises(Unreadable):
+        read_prediction(ragged, ["a"])
+    monkeypatch.setattr(read.resource, "getrlimit", lambda _: (1 << 29, -1))
+    assert read.short_of_memory(1536)
+    with pytest.raises(read.ReaderLost, match="less memory may be had"):
+        read_prediction(ragged, ["a"])

@@ -1,10 +1,12 @@
-"""Every conformance vector at hand, compared exactly: the full set, or the sample that ships."""
+"""Every conformance vector at hand, compared exactly: the full set, or the sample that ships; and
+vectors made by hand from the definitions."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from places import tables
 from vectors import vectors
 
 from rewards.gold import OPERATORS, GoldError, Step, bind, execute
@@ -88,3 +90,37 @@ def test_order_pairs() -> None:
             recipe = recipe_of(row[f"{kind}_sequence"], {})
             texts = [v for k, v in row.items() if k.startswith(kind) and k.endswith("text")]
             assert [execute(row["input_text"], recipe, row["profile"]).text] == texts
+
+
+# --- vectors made by hand, one table for both profiles
+
+TABLES = tables("gold")
+
+
+@pytest.mark.parametrize(
+    ("operator", "profile", "params", "text", "wanted"), TABLES["vectors_mappers"]
+)
+def test_mapper_vector(
+    operator: str, profile: str, params: dict[str, Any], text: str, wanted: str
+) -> None:
+    assert execute(text, [Step(operator, params)], profile).text == wanted  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("operator", "profile", "params", "text", "statistic", "status"), TABLES["vectors_filters"]
+)
+def test_filter_vector(
+    operator: str, profile: str, params: dict[str, Any], text: str, statistic: float, status: str
+) -> None:
+    keep, stats = bind(Step(operator, params), profile).judge(text)  # type: ignore[arg-type]
+    assert (list(stats.values()), "KEEP" if keep else "DROP") == ([statistic], status)
+
+
+def test_long_texts_pass_two_mappers_untouched() -> None:
+    text = "www.x.org. " * 8000
+    for operator in (
+        "remove_repeat_sentences_mapper",
+        "remove_words_with_incorrect_substrings_mapper",
+    ):
+        assert execute(text, [Step(operator)]).text == text
+        assert execute(text[:80_000], [Step(operator)]).text != text[:80_000]

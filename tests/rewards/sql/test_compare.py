@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from places import tables
 
 from rewards.sql.data import Cell, Row, stored
-from rewards.sql.score import bird_equal, equal, same_cell
+from rewards.sql.score import LONGEST, bird_equal, equal, extract, fenced, same_cell
 
 TABLES = tables("sql")
 
@@ -81,3 +81,11 @@ def test_a_partner_is_given_up_for_a_row_that_has_no_other() -> None:
     gold: list[Row] = [(1 + 8e-7,), (1.0,)]  # the first fits both, the second the first alone
     assert equal(gold, [(1 + 5e-7,), (1 + 1.6e-6,)], False)
     assert not equal(gold, [(1 + 1.6e-6,), (1 + 1.7e-6,)], False)
+
+
+@pytest.mark.parametrize(
+    ("text", "sql", "why"), [*TABLES["blocks"], (fenced("x" * (LONGEST + 1)), "", "too_long")]
+)
+def test_the_query_is_the_last_closed_block(text: str, sql: str, why: str) -> None:
+    found = extract(text)
+    assert (found.sql, found.why) == (sql, why)
