@@ -123,20 +123,12 @@ def test_a_line_without_end_is_left_out_and_never_held(
         assert found[1].where == "c.jsonl line 2"
 
 
-@pytest.mark.parametrize("ending", ["gz", "zst", "parquet"])
+@pytest.mark.parametrize("ending", ["gz", "zst"])
 def test_a_file_that_was_cut_off_loses_no_row_silently(tmp_path: Path, ending: str) -> None:
-    pa = pytest.importorskip("pyarrow")
-    import zstandard
-
-    texts = [{"text": f"row {n} " * 40} for n in range(4000)]
-    path = tmp_path / f"a.{ending}" if ending == "parquet" else tmp_path / f"a.jsonl.{ending}"
-    data = "".join(json.dumps(row) + "\n" for row in texts).encode()
-    if ending == "parquet":
-        pa.parquet.write_table(pa.Table.from_pylist(texts), path)
-        data = path.read_bytes()
-    else:
-        pack = gzip.compress if ending == "gz" else zstandard.ZstdCompressor().compress
-        data = pack(data)
+    zstandard = pytest.importorskip("zstandard")
+    pack = gzip.compress if ending == "gz" else zstandard.compress
+    data = pack("".join(f'{{"text": "{f"row {n} " * 40}"}}\n' for n in range(4000)).encode())
+    path = tmp_path / f"a.jsonl.{ending}"
     path.write_bytes(data[: len(data) // 2])
     with pytest.raises(CorpusError, match=path.name):
         all_of(path)

@@ -242,22 +242,6 @@ def test_schemas_come_back_as_they_were(tmp_path: Path, tools: list[dict[str, An
     ]
 
 
-def test_datasets_as_trl_loads_them_read_it_as_it_is(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
-    kept = selected(tmp_path, [called(tools=[SEARCH])])[0]
-    cache = str(tmp_path / "cache")
-    loaded = datasets.Dataset.from_parquet(str(tmp_path / "s.parquet"), cache_dir=cache)
-    assert loaded[0]["tools"] == kept["tools"] == [SEARCH]  # no nulls filled in
-
-
-def test_schemas_that_an_older_file_mixed_are_told_apart(tmp_path: Path) -> None:
-    arrow = pytest.importorskip("pyarrow")
-    one = {"messages": row("t", 0, 1.0)["messages"], "tools": [SEARCH, UPDATE]}
-    pq.write_table(arrow.Table.from_pylist([one]), tmp_path / "old.parquet")
-    (where, kept), *_ = training_rows(str(tmp_path / "old.parquet"))
-    assert [spec.schema() for spec in tools_of(kept["tools"], where)] == one["tools"]
-
-
 def test_rollouts_that_differ_in_calls_alone_are_two(tmp_path: Path) -> None:
     said = ('{"topic": "a"}', '{ "topic":"a" }', '{"topic": "b"}')
     rows = [called(n, text) for n, text in enumerate(said)]

@@ -14,23 +14,12 @@ from own_families import family_file
 
 from assay import main
 from assay.task import Task, read_tasks
-from data_gen.corpora import CorpusError, Document, read_corpus, split_documents
+from data_gen.corpora import read_corpus
 from data_gen.overlap import Together
 from data_gen.splits import read_list, sides_of
 
 SMALL = ["train_sft=12", "train_rl=8", "heldout=10", "validation=6"]
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
-
-
-def test_listed_documents_are_held_out_and_count_in_the_share() -> None:
-    documents = [Document(f"d{i}", "web", "s", "CC0", f"Text {i}.") for i in range(20)]
-    listed = {"d3", "d7"}
-    for share, size in ((0.0, 2), (0.5, 10)):
-        train, heldout = split_documents(documents, share, 1, listed)
-        assert listed <= {d.id for d in heldout} and len(heldout) == size
-        assert len(train) + len(heldout) == 20
-    with pytest.raises(CorpusError, match="no document has the id 'x'"):
-        split_documents(documents, 0.5, 1, {"x"})
 
 
 def test_a_list_has_comments(tmp_path: Path) -> None:
