@@ -70,16 +70,6 @@ def test_tasks_with_own_tools_are_offered_them_or_refused_by_name(
         return
     assert status == 3 and set(why) == {task.id for task in tasks[:2]}
     assert all(f"task {name}: needs the tools tables, query" in said for name, said in why.items())
-    shutil.rmtree(tmp_path / "out")
-    with pytest.raises(TaskError, match="needs the tools tables, query"):
-        run(form, tmp_path, tasks[:2])
-    assert not any((tmp_path / "out").glob("*"))
-
-
-def test_tools_that_tasks_do_not_name_are_offered_too(tmp_path: Path) -> None:
-    bare = [replace(task, tools=()) for task in tool_tasks(2)]
-    assert run("trl", tmp_path, bare) == (0, {})
-    assert list(Episodes(tmp_path / "out").all_tools()) == ["tables", "query"]
 
 
 def test_files_that_tools_read_travel(tmp_path: Path) -> None:
@@ -101,17 +91,12 @@ def test_files_that_tools_read_travel(tmp_path: Path) -> None:
     assert asyncio.run(played()) == ('[["8"]]', 1.0)
 
 
-@pytest.mark.parametrize("form", ["harbor", *FORMS])
+@pytest.mark.parametrize("form", FORMS)
 def test_files_that_no_tool_reads_go_to_harbor_alone(tmp_path: Path, form: str) -> None:
     (tmp_path / "lake").mkdir()
-    (tmp_path / "lake" / "a.csv").write_text("x\n1\n")
     bare = lake(8, files={"lake": "lake"})
     tasks = [replace(bare, id=name, tools=(name,)) for name in ("lake_agent", "ds_guru_few_shot")]
     status, why = run(form, tmp_path, [*tasks, replace(bare, id="bare"), *demo_tasks(6)[:1]])
-    if form == "harbor":
-        assert (status, why) == (0, {})
-        assert len([*(tmp_path / "out").rglob("environment/files/data/a.csv")]) == 3
-        return
     assert status == 3 and set(why) == {"bare", "lake_agent", "ds_guru_few_shot"}
     assert all("export it to harbor" in said for said in why.values())
 
@@ -119,14 +104,11 @@ def test_files_that_no_tool_reads_go_to_harbor_alone(tmp_path: Path, form: str) 
 @pytest.mark.parametrize(("form", "name"), [("trl", "hand_in"), ("gym", "verify")])
 def test_names_that_a_form_has_itself_are_refused(tmp_path: Path, form: str, name: str) -> None:
     file = tmp_path / f"{form}.py"
-    file.write_text(
-        f'from assay import tool\n\n@tool\ndef {name}(x: str) -> str:\n    """Say it."""\n'
-        f"    return x\n\nTOOLS = [{name}]\n"
-    )
-    named = [replace(PLUMS, tools=(name,))]
+    file.write_text(Path(DB_TOOLS).read_text("utf-8").replace("query", name))
+    words = (tmp_path, [replace(PLUMS, tools=(name,))], "--env", f"{file}:TOOLS")
     with pytest.raises(TaskError, match=f"{form} takes no tool named '{name}'"):
-        run(form, tmp_path, named, "--env", str(file))
-    assert run("inspect", tmp_path, named, "--env", str(file)) == (0, {})
+        run(form, *words)
+    assert run("inspect", *words) == (0, {})
 
 
 # --- what a scorer takes along
@@ -270,7 +252,7 @@ def test_files_and_facts_lie_where_prompts_and_harbor_look(tmp_path: Path) -> No
     (tmp_path / "one" / "deep").mkdir(parents=True)
     (tmp_path / "one" / "deep" / "x.csv").write_text("a\n1\n")
     odd = lake(7, id='a "b"\n\\c\x7f', meta={"licence": "MIT"}, files={"lake": "one"})
-    folder = made(odd, tmp_path)
+    folder = made(replace(odd, tools=("lake_agent",)), tmp_path)
     assert (folder / "environment/files/data/deep/x.csv").read_text() == "a\n1\n"
     dockerfile = (folder / "environment/Dockerfile").read_text()
     assert dockerfile.splitlines()[-1] == "COPY files/ /app/" and "pip" not in dockerfile

@@ -177,28 +177,30 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return top
 
 
-@pytest.fixture
-def task(home: Path) -> Task:
-    (found,) = read_tasks(home.parent / "T" / "tasks.jsonl")
-    return with_absolute_files(found, home.parent / "T")
+# a table of predictions → the share
+PREDICTIONS = {
+    "row_id,y\n4,a\n3,b\n2,b\n1,a\n": 1.0,  # in another order
+    "row_id,y\n1,b\n2,a\n3,a\n4,b\n": 0.0,  # below the baseline
+    "row_id,y\n1,a\n2,b\n3,b\n": 0.5,  # a row is missing
+    "row_id,z\n1,a\n": 0.0,
+    "row_id,y\n1,a\n1,a\n2,b\n3,b\n4,a\n": 0.0,
+}
 
 
-@pytest.mark.parametrize(
-    ("prediction", "gap"),
-    [
-        ("row_id,y\n4,a\n3,b\n2,b\n1,a\n", 1.0),  # in another order
-        ("row_id,y\n1,b\n2,a\n3,a\n4,b\n", 0.0),  # below the baseline
-        ("row_id,y\n1,a\n2,b\n3,b\n", 0.5),  # a row is missing
-        ("row_id,z\n1,a\n", 0.0),
-        ("row_id,y\n1,a\n1,a\n2,b\n3,b\n4,a\n", 0.0),
-        (None, 0.0),
-    ],
-)
-def test_the_share_of_the_way_from_the_baseline_to_the_best(
-    home: Path, task: Task, prediction: str | None, gap: float
-) -> None:
-    data = None if prediction is None else prediction.encode()
-    assert dare.relative_gap(home, task, data) == pytest.approx(gap)
+def test_the_share_of_the_way_from_the_baseline_to_the_best(home: Path, tmp_path: Path) -> None:
+    (read,) = read_tasks(home.parent / "T" / "tasks.jsonl")
+    task = with_absolute_files(read, home.parent / "T")
+    assert dare.relative_gap(home, task, None) == 0.0
+    found = {text: dare.relative_gap(home, task, text.encode()) for text in PREDICTIONS}
+    assert found == pytest.approx(PREDICTIONS)
+    # a script that fails scores nothing, and a copy that lacks files is told
+    copy = shutil.copytree(home, tmp_path / "copy")
+    script = copy / "evaluation" / f"{NAME}_eval.py"
+    script.write_text("raise SystemExit(1)")
+    assert dare.relative_gap(copy, task, next(iter(PREDICTIONS)).encode()) == 0.0
+    script.unlink()
+    with pytest.raises(TaskError, match=r"own-houses_eval\.py is not there"):
+        dare.relative_gap(copy, task, None)
 
 
 def test_an_evaluation_says_both_numbers(home: Path, tmp_path: Path) -> None:
@@ -208,15 +210,3 @@ def test_an_evaluation_says_both_numbers(home: Path, tmp_path: Path) -> None:
     text = (tmp_path / "E" / "table.md").read_text("utf-8")
     assert "DARE-bench's metric; by DSBench's own number 100.00" in text
     assert results(tmp_path / "E")["rows"][0]["more"]["relative_gap"] == 1.0
-
-
-def test_a_script_that_fails_scores_nothing_and_a_copy_that_lacks_files_is_told(
-    home: Path, task: Task, tmp_path: Path
-) -> None:
-    home = shutil.copytree(home, tmp_path / "copy")
-    script = home / "evaluation" / f"{NAME}_eval.py"
-    script.write_text("raise SystemExit(1)")
-    assert dare.relative_gap(home, task, b"row_id,y\n1,a\n2,b\n3,b\n4,a\n") == 0.0
-    script.unlink()
-    with pytest.raises(TaskError, match=r"own-houses_eval\.py is not there"):
-        dare.relative_gap(home, task, None)

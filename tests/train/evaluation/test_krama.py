@@ -149,7 +149,7 @@ def test_the_checkout_is_asked_whole_and_says_what_it_is_over(
 SAVE = f"```python\nopen('prediction.csv', 'w').write({table().gold['truth_csv']!r})\n```"
 
 
-def test_an_endpoint_acts_as_the_agent_on_lakes_and_tables(tmp_path: Path) -> None:
+def test_an_endpoint_acts_as_the_agent_on_tables(tmp_path: Path) -> None:
     def reply(body: Body) -> Body:
         asked = str(body["messages"][-1]["content"])
         if "Stage: execution" in asked:
@@ -158,20 +158,14 @@ def test_an_endpoint_acts_as_the_agent_on_lakes_and_tables(tmp_path: Path) -> No
             return message("<think>not <next_step></think><fulfilled> <answer>1.5</answer>")
         return message(SAVE)
 
-    place = make_checkout(tmp_path / "release")
+    write_jsonl(tmp_path / "t.jsonl", [table().to_json()])
     with serving(reply) as (url, _):
         words = ["--model", url, "server.model=m", "krama.agent=datawise", "--no-baselines"]
-        lake = ["--tasks", f"krama:{place}", "krama.settings=end-to-end", "krama.doubted=false"]
-        assert evaluate([*lake, *words, "--out", str(tmp_path / "k")]) == 0
-        write_jsonl(tmp_path / "t.jsonl", [table().to_json()])
-        tasks = ["--tasks", f"dare:{tmp_path / 't.jsonl'}"]
-        assert evaluate([*tasks, *words, "--out", str(tmp_path / "d")]) == 0
-    found = results(tmp_path / "k")["rows"]
-    outcomes = {r["task_id"]: r["outcome"] for r in found}
-    assert outcomes == {"environment-easy-1": 0.0, "legal-easy-3": 1.0}
-    assert {(r["turns"], r["tokens_in"], r["tokens_out"]) for r in found} == {(3, 300, 60)}
+        words += ["--tasks", f"dare:{tmp_path / 't.jsonl'}", "--out", str(tmp_path / "d")]
+        assert evaluate(words) == 0
     (row,) = results(tmp_path / "d")["rows"]
     assert (row["failure"], row["turns"], row["outcome"]) == (None, 3, 1.0)
+    assert (row["tokens_in"], row["tokens_out"]) == (300, 60)
     assert list(row["files"]) == ["prediction.csv"] and "file_texts" not in row
 
 
