@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.family import score_answer
-from assay.task import Answer, Score, Task, TaskError, derive_seed
+from assay.task import Score, Task, TaskError, derive_seed
 from rewards.score import rollout_answer
 from rollouts.conversation import ChatReply
 from rollouts.engines.scripted import ScriptedEngine, Turn
@@ -32,9 +32,9 @@ from rollouts.environment import (
     ModelTurn,
     Reply,
 )
-from rollouts.episode import Episode, rollout
+from rollouts.episode import rollout
 from rollouts.prompts import ChatTokenizer
-from rollouts.sampler import Allowance, Answers, Asked, Each, Plan, chunks, sample
+from rollouts.sampler import Allowance, Asked, Each, Plan, chunks, sample
 from rollouts.tool_calls import FORMATS, ToolSpec
 from rollouts.trajectory import (
     KEPT_FILE,
@@ -261,23 +261,28 @@ def test_a_cancelled_run_closes_every_environment(tiny_folder: Path) -> None:
     assert Fragile.closed_by == {"a": 1, "b": 1}
 
 
-class Chat:
-    async def chat(self, messages: Any, tools: Any, sampling: Sampling, seed: int) -> ChatReply:
-        assert tools[0]["function"]["name"] == "echo"
-        if sum(m["role"] == "tool" for m in messages) == 2:
-            return ChatReply("done", [], "eos", {"completion_tokens": 5})
-        call = FORMATS["hermes"].read(CALL("echo", {"a": 1}))[0]
-        calls = [type(call)("echo", {"a": 1}, id=f"id{len(messages)}")]
-        return ChatReply("", calls, "eos", {"completion_tokens": 5})
+def test_a_cancelled_run_closes_every_environment(tiny_folder: Path) -> None:
+    Fragile.closed_by.clear()
+    waiting = asyncio.Event()
 
+    class Slow(Fragile):
+        async def reply(self, said: ModelTurn) -> Reply:
+            waiting.set()
+            await asyncio.sleep(3600)
+            return Reply()
 
-def test_an_endpoint_goes_through_the_same_loop() -> None:
-    task = task_of("go")
-    t = asyncio.run(Episode(task, 0, 7, Echo).play(Chat(), LONG))
-    assert (t.ids, t.turns, t.sampled, t.stop) == ([], 3, 15, "eos")
-    asked, answered = t.messages[1], t.messages[2]
-    assert asked["tool_calls"][0]["id"] == answered["tool_call_id"] == "id1"
-    assert json.loads(asked["tool_calls"][0]["function"]["arguments"]) == {"a": 1}
+    async def go() -> None:
+        words, tasks = ChatTokenizer(tiny_folder), [task_of("go", "a"), task_of("go", "b")]
+        step = rollout(tasks, ScriptedEngine(script, words), words, LONG, 1, 0, maker=Slow)
+        running = asyncio.ensure_future(step)
+        await waiting.wait()
+        await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(go())
+    assert Fragile.closed_by == {"a": 1, "b": 1}
 
 
 class Draws:
@@ -395,20 +400,6 @@ def test_who_is_decoded_together_depends_on_no_answer_that_is_there() -> None:
     ]
     assert chunks(wanted(10, n=2, done=frozenset([("t0", 0), ("t0", 1)])), 8) == whole
     assert chunks(wanted(6, n=2), 8)[0] == whole[0]  # more tasks come later
-
-
-def test_answers_without_a_model_are_made_before_one_is_kept() -> None:
-    def answer(task: Task) -> Answer:
-        if task.id == "t2":
-            raise TaskError("no gold")
-        return Answer("a")
-
-    runs: list[Trajectory] = []
-    with pytest.raises(TaskError, match="no gold"):
-        sample(wanted(3), Answers(answer), lambda task, run: runs.append(run))
-    assert runs == []
-    sample(wanted(2), Answers(lambda task: Answer("a")), lambda task, run: runs.append(run))
-    assert [(run.text, run.ids, run.stop) for run in runs] == [("a", [], "eos")] * 2
 
 
 COSTS = st.lists(st.integers(1, 100), min_size=1, max_size=12)

@@ -251,39 +251,6 @@ def test_an_agent_out_of_steps_is_asked_for_its_answer(lake: Path) -> None:
     assert score_answer(task, cut.answer()).outcome == 0.0
 
 
-def test_an_agent_saves_a_prediction_of_a_table_task(tmp_path: Path) -> None:
-    pytest.importorskip("smolagents", reason="the extra `agents` is not installed")
-    (tmp_path / "data.csv").write_text("a\n1\n", encoding="utf-8")
-    asked, files = [{"role": "user", "content": "Copy it."}], {"data.csv": f"{tmp_path}/data.csv"}
-    task = Task("t", "table", "IF", "heldout", asked, {}, tools=("smolagents",), files=files)
-    save = "open('prediction.csv', 'w').write(open('data.csv').read())"
-    run, said = act(task, [f"<code>\n{save}\n</code>", "<code>\nfinal_answer('saved')\n</code>"])
-    assert (run.failure, run.files) == (None, {"prediction.csv": b"a\n1\n"})
-    assert run.notes["ended"] == "answered"
-    assert "holds the files: data.csv" in said.asked[0][-1]["content"]
-
-
-def value_of(code: str) -> str | None:
-    """What a cell of this code shows, run here."""
-    shown = showing(code)
-    if shown is None:
-        return None
-    exec(compile(shown, "cell", "exec"), {})
-    return Path("_shown.txt").read_text("utf-8")
-
-
-def test_the_value_of_a_cells_last_expression_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert value_of("x = 2\nx + 1  # three") == "3"
-    assert value_of("f = lambda a: a\nf(\n  'ä'\n)\n") == "ä"
-    assert value_of("from __future__ import annotations\n1;") == "1"
-    assert value_of("print(end='')") == ""
-    for code in ("x = 1", "x = 1; x", "def f(): pass", "1 +", "", "\0", "for i in (): i"):
-        assert value_of(code) is None
-
-
 @given(st.text(), st.binary())
 def test_nothing_that_a_model_wrote_breaks_the_reading(code: str, left: bytes) -> None:
     shown = showing(code)
@@ -363,16 +330,6 @@ def test_bounds_of_the_loop_end_it(lake: Path) -> None:
     assert kinds[:11] == ["begin", *["debug"] * datawise.REPAIRS, "filter", "execute"]
     assert run.stop in ("done", "turns")
     assert score_answer(task, run.answer()).outcome == 0.0
-
-
-def test_cells_and_signals_of_a_message() -> None:
-    text = "<end_step>\nwords\n```markdown\n<await>\n```\n```py\nprint('```')\n\nx\n``` \n```\ny"
-    found = [(False, "<await>"), (True, "print('```')\n\nx"), (True, "y")]
-    assert [(c.code, c.text) for c in cells_of(text)] == found
-    (cell,) = cells_of("<fulfilled> It is done.")
-    assert (cell.code, cell.text) == (False, "It is done.") and cells_of("<end_step>\n") == []
-    assert signal_of("execute", text) == "end_step" and signal_of("plan", "no") == "replace_step"
-    assert signal_of("execute", "[AWAIT] go on") == "await"
 
 
 @given(st.text(alphabet="`<>\n pyawit[]"), st.sampled_from(list(SIGNALS)))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ from hypothesis import strategies as st
 from small_lake import make_lake
 
 from rollouts.krama import index
-from rollouts.krama.index import CHARS_A_TOKEN, FileNote, describe, index_lake, lines_of, look
+from rollouts.krama.index import CHARS_A_TOKEN, FileNote, describe, index_lake, look
 
 
 def test_types_headers_and_odd_cells(tmp_path: Path) -> None:
@@ -59,20 +56,6 @@ def test_any_bytes_can_be_scanned(
     path = tmp_path_factory.mktemp("f") / f"x{suffix}"
     path.write_bytes(data)
     assert look(path, path.parent).size == len(data)
-
-
-@pytest.mark.parametrize(("encoding", "packed"), [("utf-8", True), ("utf-16", False)])
-def test_a_note_is_kept_as_json(encoding: str, packed: bool, tmp_path: Path) -> None:
-    rows = [f"Köln;{n},5;{n % 28 + 1:02}.{n % 12 + 1:02}.2024\n" for n in range(30)]
-    data = "".join(["town;price;day\n", *rows]).encode(encoding)
-    path = tmp_path / ("t.csv.gz" if packed else "t.csv")
-    path.write_bytes(gzip.compress(data) if packed else data)
-    note = look(path, tmp_path)
-    kinds = [(c.name, c.kind) for c in note.columns]
-    assert kinds == [("town", "text"), ("price", "number"), ("day", "date")]
-    assert (note.kind, note.rows, note.head[0]) == ("table", 30, "Köln;0,5;01.01.2024")
-    assert FileNote.from_json(json.loads(json.dumps(asdict(note)))) == note
-    assert lines_of(path, note, 2, 1)[0] == rows[0]
 
 
 def test_a_table_in_doubt_is_text_and_its_settings_are_obeyed(tmp_path: Path) -> None:

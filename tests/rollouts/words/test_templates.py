@@ -316,18 +316,6 @@ def test_a_release_acts_in_the_sandbox_alone(tmp_path: Path) -> None:
     assert not touched.exists()
 
 
-def test_a_release_that_is_not_known_is_used_and_said(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    prompts = read_prompts(f"release:{place}")
-    assert capsys.readouterr().err.count("is no release that Assay knows") == len(WORDS)
-    tasks = [Task("a", "table", "t", "test", [], {}, tools=("python_executor",))]
-    (words,) = prompts.record(tasks).values()
-    assert (words["source"], words["known"]) == ("release", "")
-    with pytest.raises(ConfigError, match="no release whose words are known lies there"):
-        read_prompts(f"release:{place / 'refinement/src'}")
-
-
 @pytest.mark.skipif(
     "ASSAY_RELEASES" not in os.environ,
     reason="ASSAY_RELEASES names no folder with checkouts of the releases",

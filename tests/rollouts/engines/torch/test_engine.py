@@ -19,10 +19,8 @@ from tiny_model import random_model
 from rollouts.engines.engine import context_of
 from rollouts.engines.torch import cpu_decode, llama, prefill
 from rollouts.engines.torch import sampling as sampling_module
-from rollouts.engines.torch.cpu_decode import GRAMS, GUESSES, Lookup
 from rollouts.engines.torch.engine import TorchEngine, TransformersEngine
 from rollouts.engines.torch.load import load_llama
-from rollouts.engines.torch.prefill import Kept, Past
 from rollouts.engines.torch.sampling import pick, uniforms
 from rollouts.trajectory import Completion, Sampling
 
@@ -287,16 +285,6 @@ def test_text_that_repeats_itself_takes_fewer_steps(
     assert len(one.ids) == 120 and len(steps) < 100
 
 
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=60))
-def test_a_guess_is_what_followed_when_the_end_stood_before(ids: list[int]) -> None:
-    text, guess = Lookup(ids[:1]), None
-    for size in range(1, len(ids) + 1):
-        text.ids = ids[:size]
-        guess = text.guess()
-    ends = [e for n in GRAMS for e in range(len(ids) - 1, n - 1, -1) if ids[e - n : e] == ids[-n:]]
-    assert guess == (ids[ends[0] : ends[0] + GUESSES] if ends else [])
-
-
 # --- prompts together, in pieces, with a known beginning, over turns: the same numbers
 
 HEAD = [9, 8, 7, 6, 5, 4]
@@ -395,15 +383,3 @@ def test_new_weights_forget_the_old_ones_keys_and_packed_copies(
     prompt = [5, 6, 7, *first.ids, 9]
     again = engine.generate_now([prompt], SAID, 1, [1])
     assert again == TorchEngine(model, [], 4).generate_now([prompt], SAID, 1, [1])
-
-
-def test_the_longest_row_is_found_once_and_the_oldest_go_first() -> None:
-    one, kept = Past(torch.zeros(1, 1, 2, 1), torch.zeros(1, 1, 2, 1)), Kept(48)
-    kept.put([1, 2, 3], [one], 16)
-    kept.put([1, 2, 3, 4, 5], [one, one], 32)
-    assert kept.take([[1, 2], [1, 2, 9], [3, 1, 2, 3]]) == [[], [], []]
-    assert kept.take([[1, 2, 3, 4, 5, 6], [1, 2, 3, 4]]) == [[one, one], [one]]
-    assert kept.take([[1, 2, 3, 4, 5, 6]]) == [[]] and kept.size == 0
-    for first in range(5):
-        kept.put([first, 0], [one], 16)
-    assert kept.take([[i, 0] for i in range(5)]) == [[], [], [one], [one], [one]]

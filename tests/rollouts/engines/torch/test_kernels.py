@@ -178,21 +178,6 @@ def test_this_machine_has_them_where_it_can(monkeypatch: pytest.MonkeyPatch) -> 
         assert kernels.kernels_for(torch.zeros(2), sizes, head) is None
 
 
-def test_they_are_compiled_once_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What is broken there is made again."""
-    here(torch.float32)
-    monkeypatch.setattr(kernels, "BASE", QUICK)
-    monkeypatch.setenv("ASSAY_CACHE", str(tmp_path))
-    kernels.library(())
-    (kept,) = (tmp_path / "kernels").iterdir()
-    before = kept.stat().st_mtime_ns
-    kernels.library(())
-    assert [p.stat().st_mtime_ns for p in (tmp_path / "kernels").iterdir()] == [before]
-    kept.unlink()  # written over, it would change under this process
-    kept.write_bytes(b"no library")
-    assert agrees(Kernels(kernels.library(())), torch.float32)
-
-
 WAYS = [(way, dtype) for way in ("native", "narrow") for dtype in NEAR]
 WAYS += [(way, torch.bfloat16) for way in ("older gcc", "clang", "clang-14")]
 

@@ -15,18 +15,14 @@ import torch
 from places import tables
 from tiny_model import random_model, small_llama, write_tiny_tokenizer
 
-from configs.loader import ConfigError, load
-from configs.schema import SftRunConfig
 from rollouts.engines.engine import ModelError
 from rollouts.engines.torch.engine import TorchEngine, TransformersEngine, load_engine
 from rollouts.engines.torch.kernels import Kernels, compiled
 from rollouts.engines.torch.llama import to_state
-from rollouts.engines.torch.load import by_instructions, read_weights, write_weights
+from rollouts.engines.torch.load import read_weights, write_weights
 from rollouts.trajectory import Sampling
 from train.model.packing import Segment, pack
 from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy
-from train.run import run as runs
-from train.run.run import settled
 
 # by name: an architecture of transformers, and what differs from the tiny configuration
 CASES = tables("rollouts")
@@ -145,26 +141,3 @@ def test_a_file_that_is_cut_off_is_named(tmp_path: Path, keep: int) -> None:
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(ModelError, match=r"model\.safetensors: damaged"):
         read_weights(path)
-
-
-def test_instructions_decide() -> None:
-    arm, emulated = {"architecture": "aarch64"}, {"architecture": "x86_64"}
-    amx, here = ({**emulated, name: True} for name in ("amx_bf16", "avx512_bf16"))
-    held = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
-    fast = [(amx, True, {}), (here, True, {}), (arm, True, {})]
-    # oneDNN says yes of emulation too
-    slow = [(emulated, True, {}), (amx, False, {}), (amx, True, held), (arm, None, {})]
-    slow += [({**here, "cpu_name": "Intel Xeon"}, True, {})]  # a virtual machine hides its AMX
-    assert [by_instructions(*case) for case in (*fast, *slow)] == [True] * 3 + [False] * 5
-
-
-def test_a_machine_that_cannot_compute_in_a_runs_dtype_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    record = {"config": {"engine": {"dtype": "bfloat16"}}}
-    (tmp_path / "run.json").write_text(json.dumps(record))
-    config = load(SftRunConfig, None, [f"out={tmp_path}", "engine.device=cpu", "engine.threads=1"])
-    assert settled(config).engine.dtype == "bfloat16"
-    monkeypatch.setattr(runs, "computes_bfloat16", lambda: False)  # no such machine is at hand
-    with pytest.raises(ConfigError, match="torch cannot compute on this CPU"):
-        settled(config)
