@@ -13,12 +13,7 @@ from places import ROOT
 
 pytest.importorskip("torch")
 
-from assay.family import use_families
-from assay.task import Task, TaskError
-from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer
-from rollouts.scripted_agents import OwnSolver
-from rollouts.trajectory import Sampling
 from train.examples import example_of
 
 OWN, TOOLS = (["--family", f"{name}.py"] for name in ("own_family", "own_tools"))
@@ -70,22 +65,3 @@ def test_the_solver_makes_rollouts_to_learn_from(built: Path, tiny_folder: Path)
     text = chat.raw([i for i, m in zip(learned.answer, mask, strict=True) if m])
     assert "SELECT boxes" in text and text.count("<tool_call>") == 1
     assert "<tool_response>" not in text
-
-
-@pytest.mark.parametrize(
-    ("solver", "said"),
-    [
-        ("lambda task, told: 7", "returned 7; wanted"),
-        ("lambda task, told: told[3]", "raised IndexError"),
-        ("None", "has no `solver`"),
-    ],
-)
-def test_a_solver_that_cannot_be_used_is_said(tmp_path: Path, solver: str, said: str) -> None:
-    name = f"lost_{len(solver)}"
-    code = f"from assay.family import Family, Score\nNAME = {name!r}\n"
-    code += "FAMILY = Family(NAME, lambda task, answer: Score.of(True), lambda task: '', "
-    (tmp_path / "lost.py").write_text(f"{code}solver={solver})\n")
-    use_families([str(tmp_path / "lost.py")])
-    task = Task("t", name, "", "train", [{"role": "user", "content": "?"}], {})
-    with pytest.raises(TaskError, match=said):
-        asyncio_run(OwnSolver([task]).chat(task.prompt, [], Sampling(), 0))

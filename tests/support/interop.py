@@ -30,7 +30,7 @@ LIBRARIES = {  # library: its tests
     "gym": f"{ADAPTERS}/test_app.py",
     "trl": f"{ADAPTERS}/test_assay_trl.py",
     "trackers": "tests/train/run/test_log.py",
-    "datasets": "tests/data_gen/test_sharing.py tests/data_gen/test_selection.py",
+    "datasets": "tests/data_gen/test_sharing.py",
     "agents": "tests/rollouts/krama/test_agents.py",
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.cdr import InstructConfig, SelectConfig
+from configs.cdr import InstructConfig, SelectConfig, SplitConfig
 from data_gen.cdr.documents import Record
 from data_gen.cdr.plan import thin
 from data_gen.cdr.rows import Proof, word
@@ -21,6 +21,7 @@ from data_gen.cdr.units import (
     Rule,
     Unit,
     difficulty,
+    splitter,
     unbalanced,
 )
 from rewards.gold import Step, execute
@@ -101,3 +102,15 @@ def test_every_filter_of_every_track_is_nearer_to_balance(made: list[tuple[str, 
         own = {n: u[2].count("D") - u[2].count("K") for n, u in enumerate(made) if u[:2] == cell}
         kept = [excess for n, excess in own.items() if n not in left_out]
         assert abs(sum(kept)) <= min(1, abs(sum(own.values())))
+
+
+# --- splits
+
+
+def test_copies_of_a_document_are_never_on_two_splits() -> None:
+    """By the splitter itself: rows that are alike on two splits are left out only after it."""
+    units = [unit_of(n, "atomic_m", "", "K") for n in range(40)]
+    for unit in units:
+        unit.prints.append((bytes([unit.number // 2]), None))
+    sides = [*map(splitter(units, SplitConfig(validation_documents=0.2)), units)]
+    assert sides[::2] == sides[1::2] and {*sides} == {"train", "validation", "heldout"}

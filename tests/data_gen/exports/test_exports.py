@@ -72,6 +72,12 @@ def test_tasks_with_own_tools_are_offered_them_or_refused_by_name(
     assert all(f"task {name}: needs the tools tables, query" in said for name, said in why.items())
 
 
+def test_tools_that_tasks_do_not_name_are_offered_too(tmp_path: Path) -> None:
+    bare = [replace(task, tools=()) for task in tool_tasks(2)]
+    assert run("trl", tmp_path, bare) == (0, {})
+    assert list(Episodes(tmp_path / "out").all_tools()) == ["tables", "query"]
+
+
 def test_files_that_tools_read_travel(tmp_path: Path) -> None:
     home, out = tmp_path / "home", tmp_path / "elsewhere"
     home.mkdir()

@@ -20,6 +20,7 @@ from assay.task import (
 )
 from rewards.dare.read import MAX_COLUMNS
 from rewards.dare.score import (
+    clipped_r2,
     read_gold,
     score_table,
     score_table_row,
@@ -80,6 +81,12 @@ def test_every_conformance_case_in_both_readings() -> None:
 def test_strict_pays_for_the_work_only(text: Any, outcome: float, reward: float, why: str) -> None:
     found = score(text)
     assert (found.outcome, found.reward) == (outcome, reward) and found.why.startswith(why)
+
+
+@pytest.mark.parametrize(("truth", "said", "wanted"), TABLES["r2_by_hand"])
+def test_r2_is_scikit_learns_clipped(truth: list[Any], said: list[Any], wanted: float) -> None:
+    pd = pytest.importorskip("pandas")
+    assert clipped_r2(pd.Series(truth), pd.Series(said)) == pytest.approx(wanted, abs=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["class-IF", "class-MM"])
