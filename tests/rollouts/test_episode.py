@@ -237,30 +237,6 @@ def test_bad_input_still_ends_the_run_and_closes_what_was_opened(tiny_folder: Pa
         run(tiny_folder, ["x"], maker=None)
 
 
-def test_a_cancelled_run_closes_every_environment(tiny_folder: Path) -> None:
-    Fragile.closed_by.clear()
-    waiting = asyncio.Event()
-
-    class Slow(Fragile):
-        async def reply(self, said: ModelTurn) -> Reply:
-            waiting.set()
-            await asyncio.sleep(3600)
-            return Reply()
-
-    async def go() -> None:
-        words, tasks = ChatTokenizer(tiny_folder), [task_of("go", "a"), task_of("go", "b")]
-        step = rollout(tasks, ScriptedEngine(script, words), words, LONG, 1, 0, maker=Slow)
-        running = asyncio.ensure_future(step)
-        await waiting.wait()
-        await asyncio.sleep(0)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(go())
-    assert Fragile.closed_by == {"a": 1, "b": 1}
-
-
 class Draws:
     """An engine whose words show what they are drawn from; notes what it was asked."""
 

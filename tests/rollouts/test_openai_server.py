@@ -16,7 +16,6 @@ from places import tables
 pytest.importorskip("aiohttp")
 import aiohttp
 from aiohttp import web
-from chat_tokenizers import write_chat_tokenizer
 
 from rollouts.engines.torch.engine import TorchEngine
 from rollouts.engines.torch.load import load_llama
@@ -161,17 +160,6 @@ def test_text_ids_and_usage_end_at_a_stop_text(
         assert choice.get("text", choice.get("message", {}).get("content")) == text
         logprobs = choice["logprobs"]
         assert len(logprobs.get("tokens") or logprobs["content"]) == len(wanted)
-
-
-@pytest.mark.parametrize("kind", ["bytes", "prepend", "first"])
-def test_a_character_over_several_tokens_keeps_its_bytes(kind: str, tmp_path: Path) -> None:
-    tokenizer = ChatTokenizer(write_chat_tokenizer(tmp_path / "model", kind, "llama2"))
-    asked = [("/chat/completions", {"messages": ASK, "logprobs": True})]
-    ((_, chat),) = replies(Scripted(tokenizer, "é 日🙂 so"), tokenizer, asked)
-    (said,) = chat["choices"]
-    assert said["message"]["content"] == "é 日🙂 so"
-    written = b"".join(bytes(token["bytes"]) for token in said["logprobs"]["content"])
-    assert written.decode().removesuffix("</s>").rstrip(" ") == "é 日🙂 so"
 
 
 WRONG: list[tuple[str, Any, int, str]] = CASES["requests that are refused"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Annotated, Any, Literal, Optional
 
 import pytest
@@ -89,17 +88,6 @@ def test_arguments_have_the_types_of_the_schema(name: str, arguments: Any, why: 
     else:
         (call,) = FORMATS[name].read(FORMATS[name].write("t", arguments))
         assert fitting(SPEC, call) == (arguments, "")
-
-
-_AS_ONE_PATTERN = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
-_PARTS = ("<parameter=a>", "<parameter=b>", "</parameter>", "\n", "x", "<parameter=", ">", " ")
-
-
-@settings(deadline=None)
-@given(st.lists(st.sampled_from(_PARTS), max_size=14).map("".join))
-def test_parameters_are_read_as_one_pattern_reads_them(body: str) -> None:
-    call = FORMATS["qwen_xml"].read(f"<tool_call><function=f>{body}</function></tool_call>")[0]
-    assert call.spelled == dict(_AS_ONE_PATTERN.findall(body))
 
 
 # --- @tool: a function as a tool -----------------------------------------------------------------

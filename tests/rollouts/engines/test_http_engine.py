@@ -23,7 +23,7 @@ from pathlib import Path
 from chat_server import Body, Raw, serving
 from places import ROOT, tables
 
-from assay.http_client import EndpointError, Patience, open_session
+from assay.http_client import EndpointError, Patience
 from assay.task import TaskError
 from rollouts.conversation import ChatConversation, ChatReply
 from rollouts.engines.http_engine import DIALECTS, OpenAIEngine, ServerEngine, with_fields
@@ -144,23 +144,6 @@ def test_a_stream_is_read_where_only_streams_are_served() -> None:
     found, seen = asked(reply)
     assert (found.text, found.stop, found.usage) == ("é漢", "eos", {"prompt_tokens": 2})
     assert len(seen) == 2
-
-
-def test_proxies_are_for_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(lambda _: "proxy") as (proxy, seen):
-        for name in ("http_proxy", "no_proxy", "HTTP_PROXY", "NO_PROXY"):
-            monkeypatch.setenv(name, proxy.removesuffix("/v1") if "p_" in name.lower() else "")
-        assert asked(lambda _: "direct")[0].text == "direct"
-
-        async def ask() -> str:
-            async with OpenAIEngine("http://llm.cluster.invalid/v1", "m", attempts=1) as engine:
-                return (await engine.chat(ASK, [], Sampling(50), 1)).text
-
-        assert asyncio.run(ask()) == "proxy"
-        assert seen[0]["path"] == "http://llm.cluster.invalid/v1/chat/completions"
-        monkeypatch.setenv("no_proxy", ".cluster.invalid")
-        with pytest.raises(EndpointError):
-            asyncio.run(ask())
 
 
 CALL = {"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}}
@@ -430,19 +413,6 @@ def test_every_way_to_sample_is_said_and_fields_have_the_last_word(kind: str) ->
     fields = made.get("sampling_params", made)
     assert fields["min_p"] == 0.1 and "top_k" not in fields and made["lora"] == "x"
     assert with_fields(body, {}) == body
-
-
-def test_an_answer_that_a_server_broke_off_is_asked_for_again(tiny_folder: Path) -> None:
-    broken = {"choices": [CHOICE | {"finish_reason": "abort"}]}
-    replies = iter([broken, VLLM])
-
-    async def ask(url: str) -> Completion:
-        engine = ServerEngine([url], "vllm", "m", [2], patience=Patience(pause_s=0.001))
-        async with open_session("", 60) as engine._session:  # a server that tells nothing of itself
-            return await engine.complete([1], Sampling(8), 0)
-
-    with serving(lambda _: next(replies)) as (url, seen):
-        assert asyncio.run(ask(url)).ids == [4, 5] and len(seen) == 2
 
 
 def test_answers_of_both_kinds_are_read() -> None:

@@ -43,24 +43,3 @@ def test_oracle_earns_one_and_nop_nothing(tmp_path: Path) -> None:
             assert result["exception_info"] is None
             assert result["verifier_result"]["rewards"]["outcome"] == outcome
             assert result["verifier_result"]["rewards"]["reward"] == outcome
-
-
-NEVER_RUN = [
-    ("environment/Dockerfile", "WORKDIR", "RUN apt-get install -y gcc\nWORKDIR", "no image"),
-    ("task.toml", "no-network", "public", "the jail has no network"),
-    ("environment/Dockerfile", "3.11", "3.5", "Python 3.5"),
-]
-
-
-@pytest.mark.parametrize(("file", "old", "new", "said"), NEVER_RUN)
-def test_what_the_jail_cannot_honour_is_never_run(
-    tmp_path: Path, file: str, old: str, new: str, said: str
-) -> None:
-    folder = exported("harbor", tmp_path, own_tasks(1))
-    (folder / "refused.jsonl").unlink()
-    (directory,) = folder.iterdir()
-    path = directory / file
-    path.write_text(path.read_text().replace(old, new, 1))
-    (result,) = run(folder, "oracle", tmp_path).values()
-    assert said in result["exception_info"]["exception_message"]
-    assert not (result.get("verifier_result") or {}).get("rewards")

@@ -19,7 +19,6 @@ from thought_forms import filled
 from assay.family import THOUGHT, score_answer
 from assay.task import Task, json_line
 from rollouts.environments import ToolSettings
-from rollouts.krama import datawise
 from rollouts.krama.code_agent import read_answer, showing
 from rollouts.krama.datawise import SIGNALS, Stage, cells_of, parts_of, signal_of
 from rollouts.krama.index import index_lake
@@ -240,17 +239,6 @@ def test_the_agent_looks_errs_and_answers_in_one_interpreter(lake: Path) -> None
     assert "final_answer(round" in run.files["pipeline.py"].decode()
 
 
-def test_an_agent_out_of_steps_is_asked_for_its_answer(lake: Path) -> None:
-    pytest.importorskip("smolagents", reason="the extra `agents` is not installed")
-    task = make_task(lake, "smolagents", answer=7)
-    run, said = act(task, ["<code>\nprint(1)\n</code>"] * 2 + ["7"], steps=2)
-    assert (len(said.asked), run.stop) == (3, "done")
-    assert score_answer(task, run.answer()).outcome == 1.0
-    cut, _ = act(task, ["<code>\nprint(1)\n</code>"], turns=2)
-    assert (cut.stop, cut.notes["ended"], cut.failure) == ("turns", "no_answer", None)
-    assert score_answer(task, cut.answer()).outcome == 0.0
-
-
 @given(st.text(), st.binary())
 def test_nothing_that_a_model_wrote_breaks_the_reading(code: str, left: bytes) -> None:
     shown = showing(code)
@@ -315,21 +303,6 @@ def test_a_step_is_replaced_with_its_cells_and_variables(lake: Path) -> None:
     after = said.asked[5][-1]["content"]
     assert "Output:\n1 False" in after and "two" not in after
     assert "The current goal is: other" in after and run.stop == "done"
-
-
-def test_bounds_of_the_loop_end_it(lake: Path) -> None:
-    """A model that always says the same: 6 executions of a step at most, 8 messages of a repair,
-    two failed repairs of a step, 15 plans and executions."""
-    task = make_task(lake, "datawise")
-    run, _ = act(task, [GOAL.format("x") + CELL.format("pass")])
-    assert stages(run).count(("execute", "await")) == 12
-    assert [s for s, _ in stages(run)].count("plan") == 2
-    assert (len(stages(run)), run.stop, run.notes["ended"]) == (15, "done", "no_answer")
-    run, _ = act(task, ["<debug_failure>\n" + CELL.format("1 / 0")], turns=60)
-    kinds = [s for s, _ in stages(run)]
-    assert kinds[:11] == ["begin", *["debug"] * datawise.REPAIRS, "filter", "execute"]
-    assert run.stop in ("done", "turns")
-    assert score_answer(task, run.answer()).outcome == 0.0
 
 
 @given(st.text(alphabet="`<>\n pyawit[]"), st.sampled_from(list(SIGNALS)))

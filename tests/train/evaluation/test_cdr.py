@@ -244,20 +244,6 @@ def test_a_copy_is_used_as_far_as_it_goes_and_says_what_lacks(tmp_path: Path) ->
     assert pick_rows(str(as_tracks(tmp_path / "one", track_rows(SEMANTIC)))).lacks == []
 
 
-def test_of_a_data_set_of_the_hub_only_the_named_tracks_are_fetched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = list[Sequence[str]]()
-
-    def fetch(place: str, release: str, wanted: Sequence[str]) -> Path:
-        asked.append(wanted)
-        return as_tracks(tmp_path / place, track_rows(("atomic_m", "order_f")))
-
-    monkeypatch.setattr("train.evaluation.cdr.local_place", fetch)
-    assert list(pick_rows("own/CDR:order_f").tracks) == ["order_f"]
-    assert asked == [["tracks/order_f.*"]]
-
-
 # --- builds --------------------------------------------------------------------------------------
 
 

@@ -11,12 +11,11 @@ from chat_server import Body, serving
 from front import command, results
 from krama_checkout import make_checkout, task
 from lake_cache import own_cache as own_cache
-from mixed_tasks import table
 from small_lake import CODE, PLAN, make_lake
 
 pytest.importorskip("aiohttp")
 
-from assay.task import Task, TaskError, write_jsonl
+from assay.task import Task, TaskError
 from data_gen.krama.cli import build
 from rollouts.environments import EnvironmentFactory
 
@@ -145,28 +144,6 @@ def test_the_checkout_is_asked_whole_and_says_what_it_is_over(
 
 
 # --- agents of other projects, also on tables ----------------------------------------------------
-
-SAVE = f"```python\nopen('prediction.csv', 'w').write({table().gold['truth_csv']!r})\n```"
-
-
-def test_an_endpoint_acts_as_the_agent_on_tables(tmp_path: Path) -> None:
-    def reply(body: Body) -> Body:
-        asked = str(body["messages"][-1]["content"])
-        if "Stage: execution" in asked:
-            return message("<end_step>")
-        if "Stage: planning" in asked:
-            return message("<think>not <next_step></think><fulfilled> <answer>1.5</answer>")
-        return message(SAVE)
-
-    write_jsonl(tmp_path / "t.jsonl", [table().to_json()])
-    with serving(reply) as (url, _):
-        words = ["--model", url, "server.model=m", "krama.agent=datawise", "--no-baselines"]
-        words += ["--tasks", f"dare:{tmp_path / 't.jsonl'}", "--out", str(tmp_path / "d")]
-        assert evaluate(words) == 0
-    (row,) = results(tmp_path / "d")["rows"]
-    assert (row["failure"], row["turns"], row["outcome"]) == (None, 3, 1.0)
-    assert (row["tokens_in"], row["tokens_out"]) == (300, 60)
-    assert list(row["files"]) == ["prediction.csv"] and "file_texts" not in row
 
 
 def test_what_leaves_no_ids_is_not_trained_on(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,15 +11,14 @@ import pytest
 from chat_server import serving
 from front import command as front
 from front import results
-from mixed_tasks import mixed, own, said, write_canned, write_mixed
+from mixed_tasks import mixed, own, write_canned, write_mixed
 from places import ROOT
 from view_pages import items_of
 
 pytest.importorskip("aiohttp")
 pytest.importorskip("pandas")
 
-from assay.family import score_answer
-from assay.task import Answer, Task, write_jsonl
+from assay.task import Task, write_jsonl
 from rollouts.sampler import GIVE_UP
 from train.evaluation.run import even_draw
 
@@ -89,42 +87,6 @@ def test_the_page_and_an_own_familys_files_are_written(place: Path, found: dict[
     assert len(asked) == 18 and all("gold" in task or "work" in task for task in asked)
     assert found["files"] == ["sums.md"]
     assert (place / "out" / "sums.md").read_text() == "8 sums\n"
-
-
-def test_references_need_no_torch_and_json_is_one_object(place: Path, tmp_path: Path) -> None:
-    code = (
-        "import sys; from train.cli.answers import evaluate\n"
-        f"assert evaluate({words(place, tmp_path, 'gold', '--json')!r}) == 0\n"
-        "assert not [m for m in ('torch', 'transformers') if m in sys.modules]"
-    )
-    ran = [sys.executable, "-c", code]
-    done = subprocess.run(ran, cwd=ROOT, check=True, capture_output=True, text=True)
-    assert json.loads(done.stdout)["tables"]["overall"]["mean_outcome"] == 1.0
-
-
-HIDDEN = "Maybe <status>DROP</status><clean_text>x</clean_text> or <answer>9</answer>?"
-WAYS = (
-    lambda text: {"content": f"<think>\n{HIDDEN}\n</think>\n\n{text}"},
-    lambda text: {"content": f"{HIDDEN}</think>\n\n{text}"},  # opened by the template
-    lambda text: {"content": text, "reasoning_content": HIDDEN},
-)
-
-
-def test_an_endpoint_that_thinks_scores_as_one_that_does_not(place: Path, tmp_path: Path) -> None:
-    by_prompt = {task.prompt[-1]["content"]: said(task) for task in mixed()}
-
-    def reply(body: dict[str, Any]) -> Any:
-        message = WAYS[len(seen) % 3](by_prompt[body["messages"][-1]["content"]])
-        return {"choices": [{"message": message, "finish_reason": "stop"}]}
-
-    with serving(reply) as (url, seen):
-        assert main(words(place, tmp_path, url, "server.model=m", "--no-baselines")) == 0
-    data = results(tmp_path)
-    assert data["tables"]["overall"]["tokens_out"] is None  # nobody told: no zero
-    for task, row in zip(mixed(), data["rows"], strict=True):
-        plain = score_answer(task, Answer(said(task)))
-        found = (row["outcome"], row["reward"], row["why"])
-        assert found == (plain.outcome, plain.reward, plain.why) and row["thought"] == HIDDEN
 
 
 @pytest.fixture

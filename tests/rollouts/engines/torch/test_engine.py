@@ -71,14 +71,6 @@ def warp(logits: Any, top_k: int, top_p: float) -> Any:
     return TopPLogitsWarper(top_p)(None, logits) if top_p < 1 else logits
 
 
-def test_fallback_engine_agrees_with_the_embedded_one(engine: TorchEngine, tiny_hf: Any) -> None:
-    sampling = Sampling(16, temperature=1.0, top_k=30, top_p=0.95)
-    ours = engine.generate_now(PROMPTS, sampling, 3, SEEDS)
-    theirs = TransformersEngine(tiny_hf, [2]).generate_now(PROMPTS, sampling, 3, SEEDS)
-    for a, b in zip(ours, theirs, strict=True):
-        assert [c.ids for c in a] == [c.ids for c in b]
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.floats(-30, 30), min_size=2, max_size=700),
@@ -272,17 +264,6 @@ def test_answers_with_every_guess_are_those_of_single_steps(
         one = TorchEngine(engine.model, [2], slots=16)
         found.append(one.generate_now(REPEATING, Sampling(*law), 2, [3, 1, 4, 1]))
     assert_same(*found)
-
-
-def test_text_that_repeats_itself_takes_fewer_steps(
-    engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Greedy answers of a random model end in a loop, which the lookup finds."""
-    steps, feed = list[int](), cpu_decode.feed
-    monkeypatch.setattr(cpu_decode, "feed", lambda *args: (steps.append(1), feed(*args))[1])
-    endless = TorchEngine(engine.model, [], slots=16)
-    ((one,),) = endless.generate_now([[5, 6]], Sampling(120, temperature=0), 1, [0])
-    assert len(one.ids) == 120 and len(steps) < 100
 
 
 # --- prompts together, in pieces, with a known beginning, over turns: the same numbers
