@@ -76,14 +76,6 @@ def by_execute(tasks: Path, out: Path) -> list[str]:
     return [row["id"] for row in map(json.loads, out.read_text().splitlines())]
 
 
-def by_rollout(tasks: Path, out: Path) -> list[str]:
-    from train.cli.answers import rollout
-
-    words = ["--solver", "gold", "--family", OWN, "--tasks", str(tasks), "--out", str(out)]
-    assert rollout([*words, *WORDS]) == 0
-    return [row["task_id"] for row in map(json.loads, out.read_text().splitlines())]
-
-
 def by_score(tasks: Path, out: Path) -> list[str]:
     from rewards.score import main
 
@@ -116,7 +108,7 @@ def by_training(tasks: Path, out: Path) -> list[str]:
 
 
 Command = Callable[[Path, Path], list[str]]
-COMMANDS: list[Command] = [by_rollout, by_score, by_eval, by_training, by_execute]
+COMMANDS: list[Command] = [by_score, by_eval, by_training, by_execute]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -95,15 +95,6 @@ def test_calls_of_one_index_are_told_apart_by_their_ids() -> None:
     assert made == [(name, {"name": "f", "arguments": "{}"}) for name in "ab"]
 
 
-def test_parts_of_a_kind_are_put_together() -> None:
-    thoughts = [[{"type": "thinking", "thinking": [{"type": "text", "text": t}]}] for t in "ab"]
-    found = read_stream(wire([choice({"content": part}) for part in (*thoughts, "c", "d")]))
-    assert found["choices"][0]["message"]["content"] == [
-        {"type": "thinking", "thinking": [{"type": "text", "text": "ab"}]},
-        {"type": "text", "text": "cd"},
-    ]
-
-
 @pytest.mark.parametrize("data", TABLES["an_error_in_a_stream_is_one"])
 def test_an_error_in_a_stream_is_one(data: str) -> None:
     said = wire([choice({"content": "half"})], done=False)

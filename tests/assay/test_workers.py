@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from job_functions import die, start, work
-from mini_slurm import alive, wait_for
-from places import ROOT
 
 from assay.task import TaskError
 from assay.workers import AHEAD, WorkerPool, map_ordered
@@ -50,30 +44,3 @@ def test_a_crew_starts_processes_when_they_are_worth_it(workers: int, apart: boo
         assert [(square, word) for square, word, _ in made] == wanted
         if made:
             assert (os.getpid() in {pid for *_, pid in made}) == (here or number == 0)
-
-
-PARENT = """
-import os, signal, sys
-from job_functions import start, work
-from assay.workers import map_ordered
-
-def jobs():
-    while True:
-        yield 1
-
-if __name__ == "__main__":
-    found = map_ordered(work, jobs(), 2, start, ("x",))
-    print(*{next(found)[2] for _ in range(200)}, flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
-    script = tmp_path / "parent.py"
-    script.write_text(PARENT)
-    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'support'}"}
-    done = subprocess.run([sys.executable, str(script)], env=env, stdout=subprocess.PIPE, text=True)
-    assert done.returncode == -signal.SIGKILL
-    workers = [int(pid) for pid in done.stdout.split()]
-    assert workers
-    wait_for("the workers to end", lambda: not any(map(alive, workers)))

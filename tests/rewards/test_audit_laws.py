@@ -152,10 +152,10 @@ def test_a_cheat_reaches_no_more_than_it_admits(
     assert bool(list(cheat_laws(family, examined))) is breaks
 
 
-@pytest.mark.parametrize(
-    ("other", "exact", "normalised"),
-    [("Do own-1.", 1, 1), ("DO  own-1. ", 0, 1), ("ｄｏ own-1.", 0, 1), ("Do own-12.", 0, 0)],
-)
+SHARED = tables("rewards")["contents_that_two_splits_share"]
+
+
+@pytest.mark.parametrize(("other", "exact", "normalised"), SHARED)
 def test_two_splits_share_no_content(
     monkeypatch: pytest.MonkeyPatch, other: str, exact: int, normalised: int
 ) -> None:

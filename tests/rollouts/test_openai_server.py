@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -37,10 +36,10 @@ def model(tiny_folder: Path) -> tuple[TorchEngine, ChatTokenizer]:
 
 @asynccontextmanager
 async def serving(
-    engine: Any, tokenizer: ChatTokenizer, key: str = "", waiting: int = 100, context: int = 200
+    engine: Any, tokenizer: ChatTokenizer, key: str = "", context: int = 200
 ) -> AsyncIterator[tuple[str, Asker, Batches]]:
     """(URL up to /v1, how to post, the queue)."""
-    batches = Batches(engine, 8, waiting)
+    batches = Batches(engine, 8, 100)
     runner = web.AppRunner(Service(batches, tokenizer, Limits("tiny", context), key, 0).app())
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -124,14 +123,11 @@ class Scripted:
     def __init__(self, tokenizer: ChatTokenizer, text: str) -> None:
         self._ids = tokenizer.answer(text)
         self.asked: list[Sequence[int]] = []
-        self.gate: Any = None
 
     def generate_now(
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
     ) -> list[list[Completion]]:
         self.asked += prompts
-        if self.gate is not None:
-            self.gate.wait()
         zeros = [0.0] * len(self._ids)
         return [[Completion(self._ids, zeros, zeros, "eos")] * n for _ in prompts]
 
@@ -184,30 +180,12 @@ def test_the_key_is_asked_for(model: tuple[TorchEngine, ChatTokenizer]) -> None:
     assert asyncio.run(ask()) == [200, 401, 200]
 
 
-def test_a_full_queue_and_an_engine_that_fails_are_the_servers(
-    model: tuple[TorchEngine, ChatTokenizer],
-) -> None:
-    engine, path, body = Scripted(model[1], "hello"), "/completions", {"prompt": "x"}
-    engine.gate = threading.Event()
-
-    async def ask() -> list[int]:
-        async with serving(engine, model[1], waiting=1) as (_, post, batches):
-            waiting: list[Any] = []
-            for queued in (lambda: engine.asked, lambda: batches.queue):
-                waiting.append(asyncio.create_task(post(path, body)))
-                while not queued():
-                    await asyncio.sleep(0.01)
-            third, _ = await post(path, body)
-            engine.gate.set()
-            return [*[(await one)[0] for one in waiting], third]
-
-    assert asyncio.run(ask()) == [200, 200, 429]
-
+def test_an_engine_that_fails_is_the_servers(model: tuple[TorchEngine, ChatTokenizer]) -> None:
     class Broken:
         def generate_now(self, *_: Any) -> Any:
             raise RuntimeError("out of memory")
 
-    ((status, reply),) = replies(Broken(), model[1], [(path, body)])
+    ((status, reply),) = replies(Broken(), model[1], [("/completions", {"prompt": "x"})])
     assert (status, reply["error"]["message"]) == (500, "RuntimeError: out of memory")
 
 

@@ -25,13 +25,6 @@ KEEP = {"input_text": "mail a@b.co now", "status": "KEEP", "text": "mail  now"}
 DROP = KEEP | {"status": "DROP"}
 
 
-@given(GOLD)
-def test_gold_earns_exactly_one(gold):
-    score = score_refinement(gold, gold_answer(gold))
-    assert (score.outcome, score.reward, score.why) == (1.0, 1.0, "ok")
-    assert score.parts["strict_equal"] == score.parts["rg"] == 1.0
-
-
 @given(GOLD, st.sampled_from(["KEEP", "DROP"]), TEXT)
 def test_an_answer_earns_one_only_by_success_and_the_parts_add_up(gold, status, text):
     score = score_refinement(gold, render(status, text))

@@ -60,12 +60,7 @@ def test_word_list_profile_states_and_gzip(tmp_path: Path) -> None:
 
 def test_recipe_file_in_three_spellings(tmp_path: Path) -> None:
     source = write(tmp_path / "in.jsonl", [{"id": 1, "input_text": "a@b.co 1.2.3.4"}])
-    for text in (
-        "- clean_email_mapper\n- clean_ip_mapper: {repl: IP}\n",
-        "profile: bench\nrecipe:\n- operator: clean_email_mapper\n"
-        "- {operator: clean_ip_mapper, params: {repl: IP}}\n",
-        "project_name: x\nprocess:\n- clean_email_mapper:\n- clean_ip_mapper:\n    repl: IP\n",
-    ):
+    for text in TABLES["spellings_of_a_recipe_file"]:
         recipe = tmp_path / "recipe.yaml"
         recipe.write_text(text)
         target = tmp_path / "out.jsonl"

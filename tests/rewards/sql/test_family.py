@@ -25,6 +25,7 @@ from rewards.sql.family import hard_coded
 from rewards.sql.run import RUNNER, run
 from rewards.sql.score import equal, fenced
 from rewards.weights import SqlReward
+from train.view.explain_sql import explain
 
 TABLES = tables("sql")
 
@@ -111,3 +112,11 @@ def test_a_query_equal_under_the_schema_is_equal_on_every_twin() -> None:
         for number in range(6):
             made = hidden_database(cars(), (), 3, number)
             assert equal(run(made, gold), run(made, other), False)  # type: ignore[arg-type]
+
+
+def test_the_difference_is_explained() -> None:
+    gold = QUERIES["group"][0]
+    said = "right on this database and on its twins", "gold has 2", "returns nothing", "missing"
+    asked = gold, "SELECT maker FROM cars", "SELECT colour", gold.replace("10", "30")
+    for sql, words in zip(asked, said, strict=True):
+        assert words in explain(sql_task("group"), Answer(fenced(sql))).finding.said

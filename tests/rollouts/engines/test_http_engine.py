@@ -16,11 +16,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from importlib import metadata
 from pathlib import Path
 
 from chat_server import Body, Raw, serving
+from mini_slurm import alive, wait_for
 from places import ROOT, tables
 
 from assay.http_client import EndpointError, Patience
@@ -146,6 +146,23 @@ def test_a_stream_is_read_where_only_streams_are_served() -> None:
     assert len(seen) == 2
 
 
+def test_proxies_are_for_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(lambda _: "proxy") as (proxy, seen):
+        for name in ("http_proxy", "no_proxy", "HTTP_PROXY", "NO_PROXY"):
+            monkeypatch.setenv(name, proxy.removesuffix("/v1") if "p_" in name.lower() else "")
+        assert asked(lambda _: "direct")[0].text == "direct"
+
+        async def ask() -> str:
+            async with OpenAIEngine("http://llm.cluster.invalid/v1", "m", attempts=1) as engine:
+                return (await engine.chat(ASK, [], Sampling(50), 1)).text
+
+        assert asyncio.run(ask()) == "proxy"
+        assert seen[0]["path"] == "http://llm.cluster.invalid/v1/chat/completions"
+        monkeypatch.setenv("no_proxy", ".cluster.invalid")
+        with pytest.raises(EndpointError):
+            asyncio.run(ask())
+
+
 CALL = {"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}}
 
 
@@ -259,21 +276,6 @@ with servers(Launch("assay", "m", "m", python=sys.argv[1]), [""], Path(sys.argv[
 """
 
 
-def wait_for(true: Callable[[], object], what: str, seconds: float = 120) -> None:
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until, what
-        time.sleep(0.1)
-
-
-def alive(pid: int) -> bool:
-    """A zombie has ended: here nobody may be there to bury it."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_signal_ends_the_servers_too(number: signal.Signals, tmp_path: Path) -> None:
     served = tmp_path / "served"
@@ -299,7 +301,7 @@ exec "{sys.executable}" -m http.server --bind 127.0.0.1 --directory "{served}" "
         killed = number == signal.SIGKILL
         assert starter.wait(60) == (-number if killed else 128 + number)
     if killed:  # nothing told the server; its watcher sees it
-        wait_for(lambda: not alive(server), "the server goes on")
+        wait_for("the server to end", lambda: not alive(server))
     assert not alive(server)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from harness import needs_root, on_machine, running, usable
 from namespaces import is_root_without_namespaces
+from places import tables
 
 from rollouts.sandbox import jail
 from rollouts.sandbox.model import LEVELS, Config, Level, Limits, SandboxError
@@ -89,18 +90,7 @@ def report_on(kinds: list[str], minimum: str = "limits") -> dict[str, object]:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize(
-    ("kinds", "level", "why"),
-    [
-        ([], "full", ""),
-        (["called_root"], "full", ""),
-        (["masked_proc"], "full", "own_proc"),
-        (["no_landlock"], "full", "landlock"),
-        (["no_userns"], "confined", "user_ns"),
-        (["docker"], "confined", "user_ns"),
-        (["no_userns", "no_landlock"], "limits", "landlock"),
-    ],
-)
+@pytest.mark.parametrize(("kinds", "level", "why"), tables("rollouts")["machines and their levels"])
 def test_each_poorer_machine_gets_its_level(
     reached: str, kinds: list[str], level: str, why: str
 ) -> None:

@@ -15,6 +15,7 @@ pytest.importorskip("sklearn")
 from chat_server import Body, serving
 from dare_worlds import prices
 from front import command, results
+from places import tables
 from tiny_model import write_tiny_tokenizer
 
 from assay.task import Score, Task, TaskError, read_tasks, with_absolute_files
@@ -92,17 +93,10 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("stop", "last_call", "usable", "outcome", "cause"),
-    [
-        ("eos", "error", 0.0, 0.0, "code error"),
-        ("turns", "error", 0.0, 0.0, "code execution limit"),
-        ("eos", "timeout", 0.0, 0.0, "code execution limit"),
-        ("length", "ok", 0.0, 0.0, "max token limit"),
-        ("eos", "ok", 1.0, 0.5, "instruction adherence"),
-        ("eos", "ok", 1.0, 1.0, None),
-    ],
-)
+CAUSES = tables("dare")["failures and their causes"]
+
+
+@pytest.mark.parametrize(("stop", "last_call", "usable", "outcome", "cause"), CAUSES)
 def test_failures_have_a_cause(
     stop: Any, last_call: str, usable: float, outcome: float, cause: str | None
 ) -> None:
