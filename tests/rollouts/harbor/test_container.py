@@ -96,13 +96,7 @@ def test_a_python_image_is_read(tmp_path: Path) -> None:
     for name in ("x", "a b.txt", "c.txt", "data/run.sh"):
         (tmp_path / name).write_text(name)
     (tmp_path / "data/run.sh").chmod(0o755)
-    made = image(
-        tmp_path,
-        "# a comment\nFROM python:3.11.4-slim@sha256:ab12\nENV PLACE=/app\nENV A=1 B='2 3'\n"
-        "WORKDIR $PLACE\nRUN pip install --no-cache-dir numpy==1.26 \\\n  # more\n    'pandas>=2'\n"
-        'COPY x .\nCOPY ["a b.txt", "c.txt", "/data/"]\nADD x y\nCOPY data/ ${PLACE}/in\n'
-        'EXPOSE 80\nUSER root\nCMD ["bash"]\n',
-    )
+    made = image(tmp_path, "\n".join(CASES["a Python image"]))
     assert made.python == "3.11" and made.workdir == "/app"
     assert made.requirements == ["numpy==1.26", "pandas>=2"]
     assert made.env == {"PLACE": "/app", "A": "1", "B": "2 3"}

@@ -24,6 +24,7 @@ from train.evaluation import dare
 
 pytestmark = pytest.mark.usefixtures("warm_sandbox")
 main, tasks_main = command("eval"), command("tasks")
+TABLES = tables("dare")
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,7 @@ ROWS = [
 ]
 
 
-CAUSES = tables("dare")["failures and their causes"]
+CAUSES = TABLES["failures and their causes"]
 
 
 @pytest.mark.parametrize(("stop", "last_call", "usable", "outcome", "cause"), CAUSES)
@@ -153,16 +154,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """DSBench's `data_modeling` folder with one competition, whose baseline scores 0.5; `T` beside
     it has its task."""
     top = tmp_path_factory.mktemp("dsbench") / "data_modeling"
-    tables = {
-        "data/data_resplit/{}/train.csv": "id,x,y\n1,0.5,a\n2,0.7,b\n",
-        "data/data_resplit/{}/test.csv": "id,x\n9,0.1\n7,0.2\n5,0.3\n3,0.4\n",
-        "data/data_resplit/{}/sample_submission.csv": "id,y\n9,a\n7,a\n5,a\n3,a\n",
-        "data/answers/{}/test_answer.csv": "id,x,y\n3,0.4,a\n5,0.3,b\n7,0.2,b\n9,0.1,a\n",
-        "evaluation/{}_eval.py": SCRIPT,
-        "save_performance/GT/{}/result.txt": "1.0",
-        "save_performance/baseline/{}/result.txt": "0.5",
-    }
-    for path, text in tables.items():
+    files = TABLES["a_competition"] | {"evaluation/{}_eval.py": SCRIPT}
+    for path, text in files.items():
         file = top / path.format(NAME)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
@@ -171,14 +164,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return top
 
 
-# a table of predictions → the share
-PREDICTIONS = {
-    "row_id,y\n4,a\n3,b\n2,b\n1,a\n": 1.0,  # in another order
-    "row_id,y\n1,b\n2,a\n3,a\n4,b\n": 0.0,  # below the baseline
-    "row_id,y\n1,a\n2,b\n3,b\n": 0.5,  # a row is missing
-    "row_id,z\n1,a\n": 0.0,
-    "row_id,y\n1,a\n1,a\n2,b\n3,b\n4,a\n": 0.0,
-}
+# a table of predictions → the share: in another order, below the baseline, a row missing, …
+PREDICTIONS = TABLES["shares_of_the_way"]
 
 
 def test_the_share_of_the_way_from_the_baseline_to_the_best(home: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import tables as placed
 
 import assay
 from assay.task import json_text
@@ -220,16 +221,10 @@ def test_compare_takes_every_model_of_a_file_but_baselines(
 # --- intervals -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("k", "n", "low", "high"),
-    [
-        (81, 263, 0.2553, 0.3662),  # Newcombe 1998, table I
-        (15, 148, 0.0624, 0.1605),
-        (0, 20, 0.0, 0.1611),
-        (20, 20, 0.8389, 1.0),
-        (1, 29, 0.0061, 0.1718),
-    ],
-)
+NEWCOMBE = placed("training")["Wilson intervals of Newcombe 1998, table I"]
+
+
+@pytest.mark.parametrize(("k", "n", "low", "high"), NEWCOMBE)
 def test_wilson_matches_newcombe(k: int, n: int, low: float, high: float) -> None:
     got = wilson(k, n)
     assert got.value == k / n
