@@ -40,15 +40,6 @@ def test_a_set_of_tasks_carries_its_record(built: Path, tmp_path: Path) -> None:
     assert (tmp_path / "elsewhere/U" / NAME).read_bytes() == (built / "T" / NAME).read_bytes()
 
 
-def test_how_a_command_is_run_is_no_part_of_its_record(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text(json.dumps(ROW) + "\n")
-    for folder, more in (("a", ()), ("b", ("--workers", "2")), ("c", ("--workers=2",))):
-        (tmp_path / folder).mkdir()
-        assay(tmp_path, "score", "rows.jsonl", *more, "--out", f"{folder}/scores.jsonl")
-    first, *others = ((tmp_path / x / f"scores.jsonl.{NAME}").read_bytes() for x in "abc")
-    assert others == [first, first]
-
-
 def test_verify_says_what_changed_and_what_is_missing(built: Path, tmp_path: Path) -> None:
     shutil.copytree(built / "T", tmp_path / "T")
     assert "as recorded" in assay(tmp_path, "verify", "T")

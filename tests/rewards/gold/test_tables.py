@@ -78,7 +78,6 @@ def test_ray_writes_every_row_under_its_status(tmp_path: Path) -> None:
 
 
 def test_several_parquet_files_become_one(tmp_path: Path) -> None:
-    fsspec = pytest.importorskip("fsspec")
     recipe, target = tmp_path / "recipe.yaml", str(tmp_path / "out.parquet")
     recipe.write_text("- clean_email_mapper\n- words_num_filter: {min_num: 2}\n")
     for name, texts in (("a", ["one a@b.co two", "one"]), ("b", ["three four", None])):
@@ -89,7 +88,3 @@ def test_several_parquet_files_become_one(tmp_path: Path) -> None:
     assert pq.read_table(target).to_pylist() == [{"text": "one  two"}, {"text": "three four"}]
     (error,) = (tmp_path / "out.parquet.errors.jsonl").read_text().splitlines()
     assert json.loads(error)["id"] == 3  # counted over all files
-    with fsspec.open("memory://tables/a.parquet", "wb") as file:
-        file.write((tmp_path / "a.parquet").read_bytes())
-    assert main(["memory://tables/a.parquet", target, *words]) == 0
-    assert pq.read_table(target).to_pylist() == [{"text": "one  two"}]

@@ -308,15 +308,8 @@ exec "{sys.executable}" -m http.server --bind 127.0.0.1 --directory "{served}" "
 def test_servers_are_started_as_their_builds_want_and_cut_over_gpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("LD_PRELOAD", "KMP_BLOCKTIME", "CUDA_VISIBLE_DEVICES"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "lib").mkdir()
-    threads = tmp_path / "lib" / "libiomp5.so"
-    threads.touch()
     launch = Launch("vllm", "m", "m", str(tmp_path / "bin" / "python"))
-    on_cpu, on_gpu = launch.environment(), launch.environment("0")
-    assert (on_cpu["LD_PRELOAD"], on_cpu["KMP_BLOCKTIME"]) == (str(threads), "1")
-    assert on_gpu["CUDA_VISIBLE_DEVICES"] == "0" and "LD_PRELOAD" not in on_gpu
+    assert launch.environment("0")["CUDA_VISIBLE_DEVICES"] == "0"
     # the longest request that there is room for; a CPU has the model's own
     assert "--no-enable-chunked-prefill" in launch.command(1)
     assert "--max-model-len auto" in " ".join(launch.command(1, "0"))
@@ -326,6 +319,7 @@ def test_servers_are_started_as_their_builds_want_and_cut_over_gpus(
     tool.write_text("#!/bin/sh\nprintf '0\\n1\\n'\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert devices() == ["0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4")
     assert (devices(), devices(2)) == ([*"01234"], ["0,1", "2,3"])

@@ -157,13 +157,3 @@ def test_a_limit_is_an_even_draw_that_the_seed_decides_and_keeps_groups_whole() 
     ]
     kept = even_draw(grouped, 2, 0)
     assert len(kept) == 6 and len({one.group for one in kept}) == 1
-
-
-def test_a_limit_is_even_over_slices() -> None:
-    """Nine texts of ten are KEEP of the web: the others are drawn all the same."""
-    kinds = ("DROP", "law"), *[("KEEP", "web")] * 9
-    tasks = [
-        task(f"t{i}", "a", kinds[i % 10][0], meta={"domain": kinds[i % 10][1]}) for i in range(400)
-    ]
-    kept = even_draw(tasks, 40, 3)
-    assert len(kept) == 40 and 14 <= sum(one.gold["status"] == "DROP" for one in kept) <= 20

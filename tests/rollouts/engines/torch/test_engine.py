@@ -14,6 +14,7 @@ pytest.importorskip("torch")
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import tables
 from tiny_model import random_model
 
 from rollouts.engines.engine import context_of
@@ -119,13 +120,7 @@ def test_rows_in_slices_draw_what_they_draw_together(
 # --- models without a decoder of ours ------------------------------------------------------------
 
 
-KINDS: dict[str, dict[str, Any]] = {
-    "gemma3_text": {"head_dim": 8, "sliding_window": 8},
-    "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
-    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
-    "mamba": {"state_size": 8},
-    "rwkv": {},
-}
+KINDS = tables("rollouts")["models without a decoder of ours"]
 UNEVEN = [[5, 6, 7], [9, 9, 8, 7, 6, 5, 4, 3, 11, 12, 13], [40], [5, 6, 7, 8, 9], [40, 41, 42]]
 
 
