@@ -215,7 +215,9 @@ def test_compare_takes_every_model_of_a_file_but_baselines(
         line = re.sub(r" \[.*?\]", "", capsys.readouterr().out.splitlines()[0])
         one, two = pair.split()
         assert line.startswith(f"{path}:{one} → {path}:{two}: outcome +0.")
-    assert line.endswith("balanced 0.750 on 4 tasks of 4 sources, 3 gained, 0 lost, McNemar p 0.25")
+    assert line.endswith(
+        "balanced +0.750 on 4 tasks of 4 sources, 3 gained, 0 lost, McNemar p 0.25"
+    )
 
 
 # --- intervals -----------------------------------------------------------------------------------
