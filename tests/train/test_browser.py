@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import product
@@ -15,11 +14,10 @@ from urllib.parse import quote
 
 import pytest
 from report_runs import make_report_run
-from small_run import EVIL, line, make_run, refinement
+from small_run import EVIL, make_run
 
-from assay.task import json_line
 from train.view.book import bind, open_runs
-from train.view.page import Followed, Server, write_page
+from train.view.page import write_page
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra `browser`")
 
@@ -88,30 +86,6 @@ def test_a_link_opens_exactly_its_rollout_and_texts_stay_text(tab: Any, site: Pa
     tab.wait_for_selector("text=No step can be named")
     assert tab.title() == "one.html" and EVIL in tab.inner_text(".detail")
     assert tab.evaluate("document.querySelectorAll('.detail img, .detail script').length") == 0
-
-
-def test_a_served_run_goes_on_before_the_readers_eyes(
-    tab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("train.view.page._PAUSE", 0.0)
-    make_run(tmp_path / "run", steps=1)
-    with Server(Followed(open_runs([tmp_path / "run"]), "live")) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            tab.goto(server.url)
-            tab.wait_for_selector(".line")
-            tab.keyboard.press("j")
-            tab.wait_for_selector(".detail h2")
-            address = tab.url
-            path = tmp_path / "run" / "rollouts" / "step_000002.jsonl"
-            path.write_bytes(json_line(line(refinement(0), 0, "new")))
-            tab.wait_for_selector("text=17 rollouts", timeout=20_000)
-            assert tab.url == address and tab.query_selector(".line.on") is not None
-            tab.goto("about:blank")  # no more questions
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 PAGES = {"one.html#/training/1/t%2F0/1": ".detail .tag", "report/report.html": "main"}

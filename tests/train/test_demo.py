@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 pytest.importorskip("torch")
 
 import assay
-from configs.schema import DemoConfig, load_run
-from train.cli.training import DEFAULT_CONFIG
-from train.demo import LEAST, Speeds, fitted_to, stage_seconds
+from train.demo import LEAST
 from train.run.log import read_metrics
 
 
@@ -71,22 +66,3 @@ def test_a_rerun_redoes_nothing_and_keeps_the_sizes(
 
 
 # --- `--minutes`: sizes that fit into a time -----------------------------------------------------
-
-SPEEDS = Speeds(prefill=4000, decode=500, learn=400)
-
-
-@given(minutes=st.floats(0.5, 300), factor=st.floats(0.2, 5))
-def test_sizes_take_the_time_that_was_given(minutes: float, factor: float) -> None:
-    config = load_run(DemoConfig, DEFAULT_CONFIG, [])
-    speeds = Speeds(SPEEDS.prefill * factor, SPEEDS.decode * factor, SPEEDS.learn * factor)
-    fitted = fitted_to(config, speeds, minutes)
-    took = sum(stage_seconds(fitted, speeds).values())
-    sizes = (fitted.tasks.train_sft, fitted.rl.steps, fitted.eval.tasks)
-    least = (LEAST["train_sft"], LEAST["steps"], LEAST["tasks"])
-    assert all(size >= low for size, low in zip(sizes, least, strict=True))
-    assert fitted.tasks.heldout == fitted.eval.tasks
-    if all(size > low for size, low in zip(sizes, least, strict=True)):
-        one_step = stage_seconds(config, speeds)["Dr.GRPO"] / config.rl.steps
-        assert abs(took - 60 * minutes) <= one_step + 0.1 * 60 * minutes
-    again = replace(fitted, tasks=config.tasks, rl=config.rl, eval=config.eval)
-    assert again == config  # nothing else has changed

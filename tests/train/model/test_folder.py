@@ -19,7 +19,7 @@ from tiny_model import random_model, small_llama, write_tiny_tokenizer
 
 from rollouts.engines.engine import ModelError
 from train.model import source
-from train.model.folder import ADAPTER, ADAPTER_CONFIG, save_folder, save_merged
+from train.model.folder import ADAPTER, ADAPTER_CONFIG, save_merged
 from train.model.policy import load_policy
 from train.model.source import check_folder, resolve_model
 
@@ -65,15 +65,6 @@ def test_what_is_of_the_base_alone_stays_behind(kind: str, tmp_path: Path) -> No
     (tmp_path / "ordinary").write_text("")
     modes = {p.stat().st_mode for p in (*work.iterdir(), tmp_path / "ordinary")}
     assert len(modes) == 1
-
-
-def test_an_older_name_of_the_number_format_is_kept(tmp_path: Path) -> None:
-    (tmp_path / "m").mkdir()
-    about = {"torch_dtype": "float16", "text_config": {"dtype": "float16"}, "vision_config": {}}
-    (tmp_path / "m" / "config.json").write_text(json.dumps(about))
-    save_folder(tmp_path / "m", tmp_path / "s", {"a": torch.zeros(3), "b": torch.zeros(2).half()})
-    found = json.loads((tmp_path / "s" / "config.json").read_text())
-    assert found == about | {"torch_dtype": "float32", "text_config": {"dtype": "float32"}}
 
 
 # --- where a model comes from --------------------------------------------------------------------

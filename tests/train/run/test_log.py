@@ -4,7 +4,6 @@ in trackers; a run that learned nothing says so."""
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -16,7 +15,6 @@ pytest.importorskip("torch")
 from front import command
 from safetensors.torch import load_file, save_file
 from sft_runs import toy_tasks
-from small_run import answers, line, refinement
 
 from assay.rows import read_rows
 from assay.task import Score
@@ -24,14 +22,12 @@ from configs.machine import LogConfig
 from train.run.log import (
     FOLDER,
     LOST,
-    TABLE,
     Diverged,
     LogError,
     RunLog,
     named_values,
     read_metrics,
     rollout_metrics,
-    table_of,
     warnings_of,
 )
 
@@ -117,34 +113,6 @@ def test_a_resumed_run_has_every_step_once(tmp_path: Path) -> None:
     values = [(event.step, event.value) for event in shown.Scalars("reward/mean")]
     assert values == [(1, 1.0), (2, 20.0), (3, 20.0), (4, 30.0)]
     assert [event.step for event in shown.Scalars("sft/loss")] == [9]
-
-
-def test_wandb_gets_the_same_names_and_tables_of_rollouts(tmp_path: Path) -> None:
-    task = refinement(0)
-    rollouts = [line(task, j, text) for j, text in enumerate(answers(task))]
-    columns, rows = table_of(7, rollouts)
-    assert columns[: len(TABLE)] == list(TABLE) and len(rows) == 4
-    first = dict(zip(columns, rows[0], strict=True))
-    assert (first["step"], first["task_id"], first["reward/rs"]) == (7, "t/0", 1.0)
-    assert (first["prompt"], first["answer"]) == (task.prompt[-1]["content"], answers(task)[0])
-    pytest.importorskip("wandb", reason=f"wandb {WHY}")
-    log = RunLog(tmp_path, LogConfig(wandb="offline", tables=2, rollouts=False))
-    for step in (1, 2, 3):
-        log.step("rl", step, 3, {"reward/mean": 0.5}, rollouts)
-    log.record("sft", 1, {"loss": 2.5})
-    log.close()
-    tables = tmp_path.glob("wandb/offline-run-*/files/media/table/rollouts_*.table.json")
-    found = [json.loads(path.read_text()) for path in tables]
-    assert sorted(table["data"][0][0] for table in found) == [2, 3]  # every second, and the last
-    assert {len(table["data"]) for table in found} == {4}
-    (stored,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
-    wanted = (b"reward/mean", b"sft/loss")
-    for _ in range(300):  # a process of its own writes the file, and may end after `finish`
-        if all(name in stored.read_bytes() for name in wanted):
-            break
-        time.sleep(0.1)
-    assert all(name in stored.read_bytes() for name in wanted)
-    assert not (tmp_path / "rollouts").exists()
 
 
 # --- a run that learned nothing says so ----------------------------------------------------------
