@@ -73,15 +73,8 @@ def test_what_each_rollout_teaches(
         assert logged["reward/used/mean"] == pytest.approx(sum(valid) / len(valid))
         masked = 1 / 3 if config.overlong == "mask" else 0
         assert logged["overlong/masked"] == pytest.approx(masked)
-    # a line of the log says what makes the difference between its score and what was learned
-    lines, kept = rollout_lines(found, found, config), ("reward_used", "masked", "learned")
+    lines = rollout_lines(found, found, config)
     assert [row["reward"] for row in lines] == rewards
-    said = [[row[name] for name in kept if name in row] for row in lines]
-    if config.overlong == "soft":
-        assert said == [[] if r is None else [u] for r, u in zip(rewards, used, strict=True)]
-    else:
-        cut = config.overlong == "mask"
-        assert said == ([[False], [False], [True]] if cut else [[]] * 3)
 
 
 def test_shares_of_rollouts_that_ended_without_an_answer() -> None:

@@ -74,24 +74,6 @@ def test_own_content_says_which_tasks_with_the_same_words_are_one(
     assert known.saw(figs) and known.saw(more) and not known.saw(others)
 
 
-def test_stages_add_up_and_the_file_reads_back(tmp_path: Path) -> None:
-    first = record(text_task(1))
-    write_trained(tmp_path, first)
-    again = read_trained(tmp_path)
-    assert again is not None and again.stages == first.stages
-    assert np.array_equal(again.marks, first.marks)
-    second = trained_before(tmp_path).after("rl", "rl.jsonl", marks_from([text_task(2)], Path()))
-    assert second.stages == (*first.stages, Stage("rl", 1, "rl.jsonl"))
-    assert str(second) == "base base, then sft on 1 rows, then rl on 1 rows"
-    assert second.saw(text_task(1)) and second.saw(text_task(2))
-    whole = (tmp_path / NAME).read_bytes()
-    assert len(whole) < 400 and not list(tmp_path.glob("*.tmp"))
-    for damaged in (whole[:-8], b"{" + whole, whole.replace(b'"format": 1', b'"format": 9')):
-        (tmp_path / NAME).write_bytes(damaged)
-        with pytest.raises(TaskError, match=NAME):
-            read_trained(tmp_path)
-
-
 def test_rl_was_trained_on_what_fits_and_is_asked(tiny_folder: Path) -> None:
     """Prompts that are left out change which tasks the steps ask."""
     tasks = [text_task(i) for i in range(12)]
@@ -134,6 +116,11 @@ def test_a_relabelled_copy_of_a_training_table_is_known(tmp_path: Path) -> None:
     assert not any(known.saw(table(tmp_path, seed)) for seed in range(8, 16))
     again = known.after("rl", "rl.jsonl", marks_from(trained[:3], Path()))
     assert np.array_equal(again.tables.sketches, known.tables.sketches), "each table once"
+    whole = (tmp_path / NAME).read_bytes()
+    for damaged in (whole[:-8], b"{" + whole):
+        (tmp_path / NAME).write_bytes(damaged)
+        with pytest.raises(TaskError, match=NAME):
+            read_trained(tmp_path)
 
 
 def test_tables_go_through_rows_adapters_and_older_records(tmp_path: Path) -> None:
