@@ -93,10 +93,3 @@ def test_groups_are_what_following_every_link_gives(
     for one, two in pairs:
         made.join(one, two)
     assert made.heads(NAMES) == {name: min(plain[name]) for name in NAMES}
-
-
-def test_a_long_chain_is_followed() -> None:
-    made, names = Together(), [f"{i:06d}" for i in range(50_000)]
-    for one, two in zip(names[1:], names, strict=False):
-        made.join(one, two)
-    assert made.head(names[-1]) == names[0] and made.head("alone") == "alone"

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from configs.cdr import InstructConfig, SelectConfig, SplitConfig
 from data_gen.cdr.documents import Record
 from data_gen.cdr.plan import thin
@@ -22,7 +19,6 @@ from data_gen.cdr.units import (
     Unit,
     difficulty,
     splitter,
-    unbalanced,
 )
 from rewards.gold import Step, execute
 
@@ -68,11 +64,6 @@ def test_difficulty_ranks_length_and_recipe() -> None:
     assert ranks == {4000: [1, 1, 1, 2], 4001: middle, 8000: middle, 8001: [2, 2, 2, 3]}
 
 
-# --- the balance of KEEP and DROP
-
-FILTERS = ("words_num_filter", "text_length_filter")
-
-
 def unit_of(number: int, track: str, name: str, statuses: str) -> Unit:
     recipe = tuple(n for n in (name, "clean_html_mapper") if n)
     record = Record(f"doc-{number}", "web", "")
@@ -82,26 +73,6 @@ def unit_of(number: int, track: str, name: str, statuses: str) -> Unit:
         for i, status in enumerate(statuses)
     ]
     return Unit(number, rows, "", ("", ""), [], ("", 0, 0))
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(("order_f", "atomic_f")),
-            st.sampled_from((*FILTERS, "")),
-            st.sampled_from(("DDD", "DKK", "KKD", "D", "K")),
-        )
-    )
-)
-def test_every_filter_of_every_track_is_nearer_to_balance(made: list[tuple[str, str, str]]) -> None:
-    listed = [unit_of(number, *one) for number, one in enumerate(made)]
-    left_out = {unit.number for unit in unbalanced(listed)}
-    assert left_out == {unit.number for unit in unbalanced(listed[::-1])}
-    assert all(made[n][1] for n in left_out)
-    for cell in {one[:2] for one in made if one[1]}:
-        own = {n: u[2].count("D") - u[2].count("K") for n, u in enumerate(made) if u[:2] == cell}
-        kept = [excess for n, excess in own.items() if n not in left_out]
-        assert abs(sum(kept)) <= min(1, abs(sum(own.values())))
 
 
 # --- splits

@@ -166,22 +166,3 @@ def test_all_orders_that_a_description_allows_lead_to_gold(
         assert (done.status, done.text) == (gold.status, gold.text)
     for name, made in claims(found, text, steps, apply):
         assert apply(name, made) == made
-
-
-TWICE = "Ask 00:1A:2b:3c:4D:5e now. Bye to all of you. Ask 00:1A:2b:3c:4D:5f now."
-
-
-def test_an_order_is_said_where_it_matters() -> None:
-    found = described(TWICE, [step(MAC), step(REPEATS)], apply)
-    assert isinstance(found, Outcome)
-    assert found.once == {(MAC, REPEATS)} and not found.ahead
-    assert settled(Outcome(found.states), TWICE, apply, keeps) is None
-    once = TWICE.replace("5f", "5e")
-    assert described(once, [step(MAC), step(REPEATS)], apply) == Outcome(found.states)
-    other = [step(REPEATS), step(MAC)]  # what the second brings back is meant before it
-    ahead = described(TWICE, other, apply)
-    assert isinstance(ahead, Outcome) and ahead.ahead == {(REPEATS, MAC)} and not ahead.once
-    assert REPEATS not in {name for name, _ in claims(ahead, TWICE, other, apply)}
-    secret = described("password: token: abc", [step("clean_secret_mapper")], apply)
-    assert secret == "not_true_of_its_own_result"
-    assert described(once, [step(MAC), step(MAC)], apply) == "a_step_twice"

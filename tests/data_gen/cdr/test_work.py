@@ -159,17 +159,6 @@ def test_recipes_re_execute_to_their_texts(whole: dict[str, bytes]) -> None:
         assert sha256(run.text) == pair["swapped_sha256"] != pair["canonical_sha256"]
 
 
-def test_a_build_without_tracks_writes_the_construction_alone(
-    corpus: Path, whole: dict[str, bytes], tmp_path: Path
-) -> None:
-    """And one in a single command does not go on from another one."""
-    assert main(words(corpus, tmp_path, "--stage", "facts", "instances.min_active=3")) == 0
-    assert main(words(corpus, tmp_path, "tracks=false")) == 0
-    found = files(tmp_path)
-    assert found["pipeline.jsonl"] == whole["pipeline.jsonl"]
-    assert set(found) == {"pipeline.jsonl", "config.yaml", "refused.jsonl", "provenance.json"}
-
-
 # --- against the reference's own results, where they are at hand
 
 

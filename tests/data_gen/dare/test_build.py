@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import sqlite3
@@ -31,14 +30,12 @@ from data_gen.dare.agents import (
     baseline_code,
     drawn_code,
     forest_code,
-    read_question,
     reference_code,
 )
 from data_gen.dare.build import question_rows, without_repeats
 from data_gen.dare.layout import csv_bytes, read_entries
 from data_gen.dare.sources import sources
 from data_gen.dare.targets import Built
-from data_gen.dare.wording import ROWS
 from rewards.dare.score import score_table_row
 from rollouts.event_loop import asyncio_run
 
@@ -106,19 +103,6 @@ def test_built_databases_are_whole_and_score_their_own_gold(built: Path, name: s
     proof = json.loads((built / name / "certificate.json").read_text())
     assert proof["ok"] and proof["dare"]["databases"] == len(read_entries(built / name))
     assert sum(proof["tasks"].values()) == len(tasks) and proof["proof"]["agreed"]
-
-
-def test_short_modelling_tasks_say_all_in_one_line(built: Path) -> None:
-    tasks = all_tasks(built / "modelling")
-    assert {task.track for task in tasks} == {"reg-MM", "time-XF", "time-CF"}
-    for task in tasks:
-        text = str(task.prompt[-1]["content"])
-        asked = read_question(text)
-        assert asked is not None and len(text) < 400
-        assert [asked.train, asked.val] == list(task.files)  # and no metadata.txt
-        head = (built / "modelling" / task.files[asked.train]).read_text().splitlines()
-        named = {asked.target, *asked.numbers, *asked.words, *asked.keys, asked.time} - {""}
-        assert named <= {*head[0].split(",")} and len(head) <= ROWS + 1
 
 
 def scores(folder: Path, tasks: list[Task], write: Callable[[Task], str]) -> list[Any]:
@@ -207,11 +191,6 @@ def test_several_targets_features_and_words_of_the_user(tmp_path: Path) -> None:
     assert said.startswith("Houses sold") and "size: floor area in square metres (number" in said
     (score,) = scores(out, [tasks["reg-IF"]], reference_code)
     assert score.outcome == 1.0
-    for task in tasks.values():  # each target counts alike
-        truth = pd.read_csv(io.StringIO(task.gold["truth_csv"]))
-        mixed = truth.assign(rent=truth["rent"].sample(frac=1, random_state=1).to_numpy())
-        answer = {"prediction_csv": mixed.to_csv(index=False)}
-        assert 0.45 <= (score_table_row(task.gold, answer).outcome or 0.0) <= 0.85
 
 
 # --- tables as people keep them ---

@@ -25,7 +25,7 @@ from places import SHARED, tables
 
 from assay.task import TaskError, read_tasks
 from data_gen.dare import sources
-from data_gen.dare.importer import find_copy, licence_of
+from data_gen.dare.importer import licence_of
 from data_gen.dare.layout import Entry, read_entries
 from data_gen.dare.models import read, solve
 from data_gen.dare.sources import Published, same_as_published, sketches_of, tables_in
@@ -50,17 +50,6 @@ def refused(folder: Path) -> dict[str, dict[str, Any]]:
 
 def run(place: Path | str, out: Path, *more: str) -> int:
     return main(["dare", "--import", str(place), "--out", str(out), *more])
-
-
-def test_a_copy_is_found_where_it_lies(tmp_path: Path) -> None:
-    test = write_copy(tmp_path, NAMES)
-    for inner in ("", "data/eval", "data/eval/question_list.json"):
-        assert find_copy(str(tmp_path / inner), "eval") == test
-    train = write_copy(tmp_path, NAMES, 1, where="train")
-    assert [find_copy(str(tmp_path), side) for side in ("eval", "train")] == [test, train]
-    write_copy(tmp_path, NAMES, 2, where="more/train")
-    with pytest.raises(TaskError, match=r"more/train"):
-        find_copy(str(tmp_path), "train")
 
 
 def test_a_whole_copy_is_imported_whole_or_as_far_as_it_is_asked_for(tmp_path: Path) -> None:
@@ -183,15 +172,6 @@ def test_copies_are_known_however_they_are_kept_and_nothing_else_is(
     (tmp_path / "tables.yaml").write_text('"mine.csv": {published: false}')
     ((_, load),) = tables_in(tmp_path / "mine.csv")
     assert len(load()) == len(known)
-
-
-def test_what_is_shipped_holds_hashes_only() -> None:
-    found = sources.published_tables()
-    assert len(found) >= 150 and all(p.columns for p in found)
-    assert all(0 <= h < 1 << 32 for p in found for c in p.columns for h in c)
-    rows = json.loads(TEXTS.read_text("utf-8"))
-    kept = [h for row in rows for h in (*row["questions"], *row["lines"])]
-    assert len(rows) == 162 and all(re.fullmatch(r"[0-9a-f]{16}", h) for h in kept)
 
 
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="published databases are not at hand")

@@ -40,14 +40,6 @@ def _loads(change: Callable[[Frame], Frame]) -> Tabular:
     return lambda origin, patch: tabular(replace(origin, load=lambda: change(origin.load())))
 
 
-def _times(name: str, factor: float, only: Callable[[Any], Any] = lambda v: v == v) -> Any:
-    def change(frame: Frame) -> Frame:
-        values = frame[name].astype(float)
-        return frame.assign(**{name: values.where(~only(values), values * factor)})
-
-    return change
-
-
 def _computes(place: Any, name: str, change: Callable[[Any], Any]) -> Tabular:
     """A part of the first computation, changed."""
 
@@ -105,25 +97,19 @@ def _file(name: str, change: Callable[[Frame], Frame]) -> Tabular:
 
 TRUTH, CLEAN = "verify/ground_truth.csv", "source/train_v1_no_err.csv"
 TABULAR: dict[str, Tabular] = {
-    "decimal comma dropped": _loads(_times("flaeche", 10)),
-    "thousands read as decimals": _loads(_times("preis", 0.001, lambda v: v >= 1000)),
+    "decimal comma dropped": _loads(lambda f: f.assign(flaeche=f["flaeche"] * 10)),
     "a code for no value kept": _loads(lambda f: f.assign(pegel=f["pegel"].fillna(-999.0))),
-    "gaps filled with 0": _loads(lambda f: f.assign(alter=f["alter"].fillna(0.0))),
     "last row lost": _loads(lambda f: f.iloc[:-1]),
     "< for <=": _ranges(lambda c, low, high: (c.gt(low) & c.lt(high)) | c.isna()),
     "filter drops gaps": _ranges(lambda c, low, high: c.ge(low) & c.le(high)),
-    "filter only below": _ranges(lambda c, low, high: c.le(high) | c.isna()),
     "mean for median": _computes(
         *(models, "fit", lambda fit: lambda t, r: fit(t, {**r, "imputer_type": "mean"}))
     ),
-    "answer by the mean": _answers_by(imputer_type="mean"),
     "answer without a feature": _answers_by(selected_features=["flaeche", "alter", "lage"]),
-    "answer of another model": _answers_by(model_type="Lasso"),
     "sample for population deviation": _computes(
         *(preprocessing, "StandardScaler", lambda _: SampleDeviation)
     ),
     "truth ascending": _file(TRUTH, lambda t: t.assign(preis=sorted(t["preis"]))),
-    "truth rounded": _file(TRUTH, lambda t: t.assign(preis=t["preis"].round())),
     "a clean row twice": _file(CLEAN, lambda f: pd.concat([f, f.iloc[-1:]])),
     "clean rows sorted": _file(CLEAN, lambda f: f.sort_values("preis")),
 }
@@ -160,11 +146,6 @@ def _without_entities(binned: Any, timed: Any, target: str, resample: Any) -> Fr
     return whole.assign(**{target: whole.groupby("_bin")[target].transform("sum")})
 
 
-def _from_sunday(binned: Any, timed: Any, target: str, resample: Any) -> Frame:
-    frame = timed.frame.assign(_when=timed.frame["_when"] + pd.Timedelta(days=1))
-    return binned(replace(timed, frame=frame), target, resample)
-
-
 def _month_first(find: Any) -> Any:
     """03.04. read as the 4th of March, where that is a day."""
 
@@ -184,9 +165,7 @@ SERIES: dict[str, tuple[Any, Series]] = {
         *(PLAIN, _split(lambda p: replace(p, early=pd.concat([p.early, p.late.iloc[:3]])))),
     ),
     "week named by its Monday": (WEEKS, _bins(lambda f, *g: f(*g).assign(_bin=_start))),
-    "week from Sunday": (WEEKS, _bins(_from_sunday)),
     "mean for sum": (WEEKS, _bins(lambda f, t, y, r: f(t, y, ("1W", "mean")))),
-    "median for mean": (("1W", "mean"), _bins(lambda f, t, y, r: f(t, y, ("1W", "median")))),
     "entities thrown together": (WEEKS, _bins(_without_entities)),
     "empty bins left out": (COUNTS, _answers(lambda a: a[a["menge"] > 0])),
 }

@@ -107,16 +107,6 @@ def test_files_that_no_tool_reads_go_to_harbor_alone(tmp_path: Path, form: str) 
     assert all("export it to harbor" in said for said in why.values())
 
 
-@pytest.mark.parametrize(("form", "name"), [("trl", "hand_in"), ("gym", "verify")])
-def test_names_that_a_form_has_itself_are_refused(tmp_path: Path, form: str, name: str) -> None:
-    file = tmp_path / f"{form}.py"
-    file.write_text(Path(DB_TOOLS).read_text("utf-8").replace("query", name))
-    words = (tmp_path, [replace(PLUMS, tools=(name,))], "--env", f"{file}:TOOLS")
-    with pytest.raises(TaskError, match=f"{form} takes no tool named '{name}'"):
-        run(form, *words)
-    assert run("inspect", *words) == (0, {})
-
-
 # --- what a scorer takes along
 
 

