@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from leaky import leaky_file
 from own_families import family_file
 
 from assay import family as families
@@ -81,13 +80,3 @@ def test_a_scorer_that_hangs_exits_1(
     bad = family_file(tmp_path / "b", score, f"    while True: pass\n{score}")
     status, said = audit(capsys, mixed, "--family", str(bad))
     assert status == 1 and "its scorer failed on 5 tasks; 1 were not examined" in said
-
-
-@pytest.mark.parametrize(("leak", "status"), [("none", 0), ("echo", 1)])
-def test_a_policy_that_earns_more_than_its_floor_exits_1(
-    tmp_path: Path, capsys: Capture, leak: str, status: int
-) -> None:
-    path = leaky_file(tmp_path, leak)
-    assert main(["tasks", "leaky", "--family", str(path), "--out", str(tmp_path / "out")]) == 0
-    code, said = audit(capsys, str(tmp_path / "out" / "train.jsonl"), "--family", str(path))
-    assert code == status and ("broken: floor: the prompt (leaky): " in said) is bool(status)

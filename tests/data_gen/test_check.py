@@ -136,13 +136,11 @@ def test_pieces_and_processes_give_the_same_certificate(
 
 HAN = "".join(chr(0x4E00 + 37 * i) for i in range(120))
 KANA = "".join(chr(0x3042 + i) for i in range(70))
-THAI = "".join(chr(0x0E01 + i) for i in range(46)) + "".join(chr(0x0E34 + i) for i in range(6))
-MIXED = [*HAN, *KANA, " GPU ", "，", " 12 ", "。", " batch size "]
 
 
 @pytest.mark.parametrize(
     ("letters", "size", "changed"),
-    [(HAN, 2000, 10), (HAN, 90, 1), (KANA, 300, 3), (THAI, 900, 1), (MIXED, 300, 3)],
+    [(HAN, 2000, 10), (HAN, 90, 1), (KANA, 300, 3)],
 )
 def test_a_copy_is_found_where_a_script_has_no_spaces(
     letters: Sequence[str], size: int, changed: int

@@ -46,8 +46,6 @@ def test_a_family_of_one_file_builds_splits_and_a_certificate(tmp_path: Path) ->
     for seed, same in (("3", True), ("4", False)):
         assert build(path, out, "--seed", seed, *words) == 0
         assert ((out / "train.jsonl").read_bytes() == data) is same
-    assert build(path, out, "heldout=0", "count=2") == 0
-    assert len(read_tasks(out / "train.jsonl")) == 2 and not read_tasks(out / "heldout.jsonl")
     assert (out / "notes.txt").read_text() == "mine"
 
 

@@ -46,15 +46,6 @@ def test_what_is_refused(old: str, new: str, said: str) -> None:
     assert why(QUESTION, GOOD.replace(old, new), FACTS).startswith(said)
 
 
-def test_names_with_quotes_and_numbers_in_them_are_one_fact() -> None:
-    question = "Where 'O'Brien's 2nd' is \"it's 5\", what is the mean of `x 7` in a-1.csv?"
-    other = "What is the mean of `x 7` in a-1.csv where 'O'Brien's 2nd' is \"it's 5\"?"
-    facts = Facts(("a-1.csv",))
-    assert named(question, facts) == ["'O'Brien's 2nd'", '"it\'s 5"', "`x 7`", "a-1.csv"]
-    assert why(question, other, facts) == ""
-    assert why(question, other.replace("`x 7`", "x 7"), facts).startswith("a new number: 7")
-
-
 @given(st.one_of(st.text(max_size=300), st.sets(st.integers(0, len(GOOD.split()) - 1))))
 def test_no_accepted_text_lacks_a_fact(said: str | set[int]) -> None:
     """Any text, and the good one with some words left out."""

@@ -52,14 +52,11 @@ def answers(text: str, choice: Any = CHOICE, verdict: Any = GOOD) -> Callable[[B
         (pool(STEPS, "key")[4].user_requirement, "none", GOOD, None),  # our own words need no menu
         (FREE.replace("1,500", "1,200"), CHOICE, GOOD, "a number is missing"),
         (FREE, CHOICE[::-1], GOOD, "another recipe was recovered"),
-        (FREE, CHOICE[:1], GOOD, "another recipe was recovered"),
         (FREE, [*CHOICE, {"operation": 0}], GOOD, "no recipe was recovered"),
         (FREE, CHOICE, GOOD | {"order_correct": False}, "judge: order_correct"),
         (FREE, CHOICE, GOOD | {"clarity": 1, "naturalness": 1}, "judge: low score"),
-        (FREE, CHOICE, GOOD | {"verdict": "drop"}, "judge: drop"),
         (FREE, CHOICE, "fine", "judge: no verdict"),
         ("Run clean_email_mapper, then 1500 words.", CHOICE, GOOD, "names of code in it"),
-        (FREE + " <status>", CHOICE, GOOD, "parts of the request in it"),
         (BASE.user_requirement, CHOICE, GOOD, "not changed"),
     ],
 )

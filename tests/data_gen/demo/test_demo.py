@@ -83,12 +83,6 @@ def test_counts_and_classes_are_as_asked_and_no_instruction_tells_the_status() -
         said: dict[str, Counter[str]] = {}
         for task in (t for t in split if t.meta["has_filter"]):
             said.setdefault(task.meta["requirement"], Counter())[task.gold["status"]] += 1
-            spoken = task.meta["filter"]  # and filters leave a wide margin
-            scale = 100 if spoken["operator"] == "alphanumeric_filter" else 1
-            share = spoken["statistic"] * scale / spoken["number"]
-            assert share <= 0.55 or share >= 1.8
-            kept = task.gold["status"] == "KEEP"
-            assert (share > 1) == ((spoken["direction"] == "min") == kept)
         assert said and all(counts["KEEP"] == counts["DROP"] for counts in said.values())
 
 

@@ -3,7 +3,6 @@ each input."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from places import ROOT, tables  # noqa: E402
 from assay.tables.load import load  # noqa: E402
 from data_gen.certificate import Tally  # noqa: E402
 from data_gen.describe import About, read_describe  # noqa: E402
-from data_gen.queries import carried  # noqa: E402
 from data_gen.queries.carried import top_lines, write_frames  # noqa: E402
 from data_gen.queries.lake import Lake, about, divided  # noqa: E402
 from data_gen.queries.lake_questions import one_order, question_for  # noqa: E402
@@ -167,20 +165,3 @@ def test_copies_rows_and_units_of_a_table_never_stand_on_two_sides(tmp_path: Pat
 
 
 # --- lakes of the tables that packages carry
-
-
-def test_carried_tables_are_the_same_files_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # the extra `tables`, where it is installed, has more than one mixed lake holds
-    monkeypatch.setattr("data_gen.queries.carried.PACKAGES", ())
-    pytest.importorskip("sklearn")
-    for out in ("a", "b"):
-        carried.export_carried(tmp_path / out)
-    said = json.loads((tmp_path / "a" / "SOURCES.json").read_text("utf-8"))
-    names = [n for n in said if said[n]["from"] == "sklearn"]
-    assert 4 <= len(names) <= 8  # some lie in two files
-    for name in names:
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-    for lake in {Path(name).parts[0] for name in names}:
-        assert not any("cannot" in why for why in open_lake(tmp_path / "a" / lake).refused.values())

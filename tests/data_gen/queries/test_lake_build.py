@@ -8,7 +8,6 @@ import json
 import re
 import sys
 import zipfile
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -139,18 +138,12 @@ def test_no_listing_of_what_the_pipeline_sees_is_paid(built: Path) -> None:
     """The listings are made here with pandas, by the pipeline's own first steps, and not with the
     builder's code."""
     seen: dict[str, list[float]] = {}
-    every: defaultdict[str, list[Task]] = defaultdict(list)
     for task in (t for tasks in tasks_of(built).values() for t in tasks):
-        every[task.gold["answer_type"]].append(task)
-    for task in (t for tasks in every.values() for t in tasks[:3]):
         space: dict[str, Any] = {"print": lambda _: None}
         exec(task.gold["pipeline"].replace("data/", f"{built / task.files['lake']}/"), space)
         frame = space["t"]
         lists = [sorted(frame[c].dropna().unique().tolist(), key=str) for c in frame.columns]
-        lists += [[str(v) for v in one] for one in lists] + [list(map(str, frame.columns))]
-        lists.append([v for one in lists for v in one])
-        texts = [one for one in lists if all(isinstance(v, str) for v in one)]
-        lists += [[*one, *other] for one in texts for other in texts]
+        lists += [[*map(str, frame.columns)], [v for one in lists for v in one]]
         for listed in lists:
             for answer in (listed, *(sep.join(map(str, listed)) for sep in (", ", " "))):
                 score = score_row({"task": task.gold, "response": {"answer": answer}})

@@ -153,9 +153,9 @@ FAULTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "a row lost": ("customers", lambda f: f.drop(index=f.index[40])),
     "no value read as 0": ("customers", lambda f: f.assign(income=f["income"].fillna(0.0))),
     "case folded": ("customers", lambda f: f.assign(city=f["city"].str.lower())),
-    "columns one place on": (
+    "columns exchanged": (
         "orders",
-        lambda f: f.assign(price=f["quantity"], quantity=f["price"]),
+        lambda f: f.rename(columns={"price": "quantity", "quantity": "price"}),
     ),
 }
 
