@@ -50,3 +50,12 @@ def test_a_second_way_that_finds_something_else_is_counted(tmp_path: Path) -> No
     proof = json.loads((tmp_path / "a" / "certificate.json").read_text())
     assert proof["proof"]["differs"] == proof["refused"]["proof: differs"] > 0
     assert "again" in proof["examples"]["proof: differs"][0]
+
+
+def test_what_is_asked_twice_or_does_not_score_is_refused(tmp_path: Path) -> None:
+    text = EXAMPLE.read_text("utf-8").replace("NOTES = 30", "NOTES = 2")
+    text = text.replace('join(task.gold["matches"])', 'join(task.gold["matches"][:4])')
+    (tmp_path / "own.py").write_text(text, encoding="utf-8")
+    assert build(tmp_path / "a", tmp_path / "own.py") == 0
+    refused = json.loads((tmp_path / "a" / "certificate.json").read_text())["refused"]
+    assert refused["asked already"] and refused["law broken: gold"]

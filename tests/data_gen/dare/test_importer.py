@@ -25,7 +25,7 @@ from places import SHARED, tables
 
 from assay.task import TaskError, read_tasks
 from data_gen.dare import sources
-from data_gen.dare.importer import licence_of
+from data_gen.dare.importer import find_copy, licence_of
 from data_gen.dare.layout import Entry, read_entries
 from data_gen.dare.models import read, solve
 from data_gen.dare.sources import Published, same_as_published, sketches_of, tables_in
@@ -50,6 +50,13 @@ def refused(folder: Path) -> dict[str, dict[str, Any]]:
 
 def run(place: Path | str, out: Path, *more: str) -> int:
     return main(["dare", "--import", str(place), "--out", str(out), *more])
+
+
+def test_a_copy_is_found_where_it_lies(tmp_path: Path) -> None:
+    sides = ("eval", "train")
+    copies = [write_copy(tmp_path, NAMES, n, where=side) for n, side in enumerate(sides)]
+    assert [find_copy(str(tmp_path), side) for side in sides] == copies
+    assert find_copy(str(copies[0] / "question_list.json"), "eval") == copies[0]
 
 
 def test_a_whole_copy_is_imported_whole_or_as_far_as_it_is_asked_for(tmp_path: Path) -> None:

@@ -98,11 +98,9 @@ def test_a_column_that_was_scaled_entity_by_entity_is_found() -> None:
 
 MADE: dict[str, Any] = {
     "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
     "/": lambda a, b: (a / b).round(6),
     "%": lambda a, b: a * (1 + (b - 45) / 100),
-    "w": lambda a, b: 0.3 * a + 0.7 * b,
 }
 
 

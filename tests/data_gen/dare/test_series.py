@@ -63,8 +63,6 @@ ELAPSED = [f"0 days 00:{i // 60:02d}:{i % 60:02d}" for i in range(200)]
 TABLES: dict[str, tuple[bool, dict[str, Any]]] = {
     "days": (True, {"date": dates(200)}),
     "a panel": (False, {"date": dates(100) * 2}),
-    "uneven days": (False, {"date": [dates(4000)[n * n // 11] for n in range(200)]}),
-    "no time": (False, {"colour": ["red", "blue"] * 100}),
     "years": (True, {"Year": range(1850, 2050)}),
     "elapsed": (True, {"row": range(200), "time": ELAPSED}),
     "times in no order": (False, {"time": [(i * i) % 997 for i in range(200)]}),

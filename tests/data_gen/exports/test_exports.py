@@ -136,10 +136,9 @@ def test_a_family_of_one_s_own_travels_with_what_it_imports(tmp_path: Path) -> N
     assert {"assay.family", "assay.task"} <= set(load.modules)
     pinned = carry(load_family(family(tmp_path, "pinned", "import numpy as np")))
     assert pinned.packages == (f"numpy=={numpy.__version__}",)
-    for name, why in (("torch", "too big to travel"), ("no_such_module", "neither Assay's nor an")):
-        found = load_family(family(tmp_path, f"f_{name}", f"if False:\n    import {name}"))
-        with pytest.raises(TaskError, match=why):
-            carry(found)
+    big = load_family(family(tmp_path, "big", "if False:\n    import torch"))
+    with pytest.raises(TaskError, match="too big to travel"):
+        carry(big)
 
 
 # --- Harbor directories

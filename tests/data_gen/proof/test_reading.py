@@ -53,10 +53,7 @@ def renamed(path: Path) -> None:  # as some programs write
 RECORDS = [dict(zip(NAMES, row, strict=True)) for row in ROWS]
 FORMS: dict[str, Callable[[Path], Any]] = {
     "german.csv": lambda p: p.write_text(DE, "utf-8"),
-    "windows.csv": lambda p: p.write_bytes(DE.replace("\n", "\r\n").encode("cp1252")),
     "wide.tsv": lambda p: p.write_bytes(TABS.encode("utf-16")),
-    "noted.csv": lambda p: p.write_text(f"Messwerte\nStand 2021\n\n{DE}\n", "utf-8-sig"),
-    "plain.csv": lambda p: p.write_text(US, "utf-8"),
     "packed.csv.gz": lambda p: p.write_bytes(gzip.compress(US.encode())),
     "t.xlsx": lambda p: FRAME.to_excel(p, index=False),
     "t.xls": renamed,
@@ -84,7 +81,6 @@ def table_of(folder: Path, text: str, rules: str = "") -> Opened:
 def test_both_readers_give_the_same_cells(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     FORMS[name](path)
-    (tmp_path / "tables.yaml").write_text('"windows.csv": {encoding: cp1252}')
     (reading,) = plan_file(path, tmp_path)
     frame, table = load(reading, tmp_path), opened(Original(path), DB)
     assert cells(table, "Ort", words) == [row[0] for row in ROWS] == frame["Ort"].tolist()
