@@ -204,7 +204,6 @@ CHANGES: list[tuple[Change, str]] = [
         for path in ("/etc/passwd", "../../away/rain", "lakes/../../x")
     ),
     (lambda _, row: row.update(assay_dataset=2), "newer Assay"),
-    (lambda _, row: row.update(files=3), "is no list of a pushed set"),
     (lambda d, _: (d / ".unfinished").touch(), "a push was killed"),
 ]
 

@@ -16,15 +16,10 @@ from assay import main
 from assay.task import Task, read_tasks
 from data_gen.corpora import read_corpus
 from data_gen.overlap import Together
-from data_gen.splits import read_list, sides_of
+from data_gen.splits import sides_of
 
 SMALL = ["train_sft=12", "train_rl=8", "heldout=10", "validation=6"]
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
-
-
-def test_a_list_has_comments(tmp_path: Path) -> None:
-    (tmp_path / "list").write_text("# ours\na b # why\n\n  c#1\n")
-    assert read_list(str(tmp_path / "list")) == {"a b", "c#1"}
 
 
 @given(st.integers(1, 30), st.sampled_from((0.0, 0.01, 0.4)), st.sampled_from((0.0, 0.01, 0.4)))
@@ -64,7 +59,7 @@ def own(folder: Path, *words: str) -> tuple[int, dict[str, list[Task]]]:
 def test_own_families_are_split_by_source_where_the_user_asks(tmp_path: Path) -> None:
     code, plain = own(tmp_path, "count=10")
     assert code == 0 and set(plain) == {"train", "x"}
-    (tmp_path / "list").write_text("reverse-4\n")
+    (tmp_path / "list").write_text("# ours\nreverse-4 # why\n\n")
     shares = ["count=10", "--heldout-share", "0.3", "--validation-share", "0.2"]
     code, split = own(tmp_path, *shares, "--heldout", str(tmp_path / "list"))
     sizes = {name: len(tasks) for name, tasks in split.items()}
