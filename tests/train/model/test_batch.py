@@ -75,6 +75,9 @@ def test_what_each_rollout_teaches(
         assert logged["overlong/masked"] == pytest.approx(masked)
     lines = rollout_lines(found, found, config)
     assert [row["reward"] for row in lines] == rewards
+    if config.overlong == "soft":
+        assert [row.get("reward_used", 0) for row in lines] == used
+    assert [row.get("masked") for row in lines if config.overlong == "mask"] in ([], [0, 0, 1])
 
 
 def test_shares_of_rollouts_that_ended_without_an_answer() -> None:
