@@ -64,14 +64,9 @@ def test_difficulty_ranks_length_and_recipe() -> None:
     assert ranks == {4000: [1, 1, 1, 2], 4001: middle, 8000: middle, 8001: [2, 2, 2, 3]}
 
 
-def unit_of(number: int, track: str, name: str, statuses: str) -> Unit:
-    recipe = tuple(n for n in (name, "clean_html_mapper") if n)
-    record = Record(f"doc-{number}", "web", "")
-    said = {"D": "DROP", "K": "KEEP"}
-    rows = [
-        Instance(RowPlan(TRACKS.index(track), recipe, variant_id=str(i)), record, said[status])
-        for i, status in enumerate(statuses)
-    ]
+def unit_of(number: int) -> Unit:
+    plan = RowPlan(TRACKS.index("atomic_m"), ("clean_html_mapper",), variant_id="0")
+    rows = [Instance(plan, Record(f"doc-{number}", "web", ""), "KEEP")]
     return Unit(number, rows, "", ("", ""), [], ("", 0, 0))
 
 
@@ -80,7 +75,7 @@ def unit_of(number: int, track: str, name: str, statuses: str) -> Unit:
 
 def test_copies_of_a_document_are_never_on_two_splits() -> None:
     """By the splitter itself: rows that are alike on two splits are left out only after it."""
-    units = [unit_of(n, "atomic_m", "", "K") for n in range(40)]
+    units = [unit_of(n) for n in range(40)]
     for unit in units:
         unit.prints.append((bytes([unit.number // 2]), None))
     sides = [*map(splitter(units, SplitConfig(validation_documents=0.2)), units)]
