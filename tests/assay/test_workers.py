@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 from job_functions import die, start, work
+from mini_slurm import alive, wait_for
+from places import ROOT
 
 from assay.task import TaskError
 from assay.workers import AHEAD, WorkerPool, map_ordered
@@ -44,3 +49,12 @@ def test_a_crew_starts_processes_when_they_are_worth_it(workers: int, apart: boo
         assert [(square, word) for square, word, _ in made] == wanted
         if made:
             assert (os.getpid() in {pid for *_, pid in made}) == (here or number == 0)
+
+
+def test_processes_end_when_their_parent_is_killed() -> None:
+    words = [sys.executable, "-c", "import job_functions as jobs; jobs.killed_parent()"]
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'support'}"}
+    done = subprocess.run(words, env=env, stdout=subprocess.PIPE, text=True)
+    workers = [int(pid) for pid in done.stdout.split()]
+    assert workers and done.returncode == -signal.SIGKILL
+    wait_for("the workers to end", lambda: not any(map(alive, workers)))

@@ -1,4 +1,4 @@
-"""The studies ask for settings that exist, share tasks out once, and pair what belongs together; a
+"""The studies ask for settings that exist, and pair what belongs together; a
 sweep runs each setting."""
 
 from __future__ import annotations
@@ -25,11 +25,8 @@ from experiments import (
     tool_training,
     tracks,
 )
-from experiments.study import Answer, Place, Table
-from experiments.sweep import PRESETS, line, main, table
-from train.cli.answers import evaluation
-from train.evaluation.answering import environment_factory
-from train.evaluation.benchmarks import budget_of
+from experiments.study import Answer, Table
+from experiments.sweep import line, main, table
 
 SFT = [
     *(demo_search.SFT, (*order.SHARED, *order.SFT), table_training.SFT, table_training.AGAIN),
@@ -54,28 +51,6 @@ def test_every_run_of_every_study_has_settings_that_exist() -> None:
         OrderSettings(**given_values(OrderSettings, [*order.TASKS, form]))
     words = [*lake_training.TASKS, *lake_training.SHARES, "--out", "x"]
     assert lake_options().parse_args(words).obscured
-
-
-def test_a_command_is_given_no_setting_of_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said: list[tuple[str, ...]] = []
-
-    def assay(*words: object, note: Path) -> None:
-        said.append(tuple(map(str, words)))
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.write_text(json.dumps({"seconds": 60, "done": True}))
-
-    monkeypatch.setattr(study, "assay", assay)
-    extra = {"rl.steps=24", "engine.rounding=spread", "sft.lr=1e-4", "reward.answer.subtasks=0.5"}
-    place = Place(tmp_path, 0, "MODEL", tuple(sorted(extra)))
-    place.train("sft", "sft", tmp_path, "MODEL", ())
-    place.train("rl", "grpo", tmp_path, place.trained("sft"), ())
-    place.train("rl", "grpo", tmp_path, "a finished run", ())
-    sft, rl = said
-    assert extra & {*sft} == {"engine.rounding=spread", "sft.lr=1e-4"}
-    assert extra - {*rl} == {"sft.lr=1e-4"}
-    assert f"model.path={tmp_path}/seed0/sft/model" in rl
 
 
 def test_arms_are_paired_by_item_and_seed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,19 +86,6 @@ def test_a_sweep_runs_every_setting_and_compares_it(
     assert second["tracks"] == {"lake": 1.0, "x": 0.0}
     assert second["difference"]["difference"] == 0.0
     assert "| seed 2 | 100.00 | 0.00 | 50.00 | +0.000" in capfd.readouterr().out
-
-
-def test_presets_are_options_of_assay_eval() -> None:
-    """DARE-bench's Table 4 varies turns and seconds; a model knows them by the tool alone."""
-    seen: list[tuple[int, float]] = []
-    for preset, settings in PRESETS.items():
-        for setting in settings:
-            command = evaluation(["--model", "m", "--tasks", "t", "--out", "o", *setting.split()])
-            told, budget = environment_factory(command).settings, budget_of(command)
-            if preset == "dare-budget":
-                assert (budget.turns, budget.seconds) == (told.uses, told.uses * told.run_s)
-                seen.append((told.uses, told.run_s))
-    assert seen == [(3, 300.0), (5, 200.0), (6, 180.0), (8, 120.0), (10, 100.0), (15, 100.0)]
 
 
 def test_answers_without_an_outcome_are_in_no_mean() -> None:

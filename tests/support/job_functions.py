@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
+from assay.workers import map_ordered
+
 STARTED: list[str] = []
 
 
@@ -20,3 +22,10 @@ def die(job: int) -> int:
     if job == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return job
+
+
+def killed_parent() -> None:
+    """Print the processes that do its jobs, which have no end, and die."""
+    found = map_ordered(work, iter(int, 1), 2, start, ("begun",))
+    print(*{next(found)[2] for _ in range(200)}, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)

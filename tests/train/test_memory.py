@@ -14,7 +14,6 @@ from configs.loader import ConfigError, load
 from configs.schema import GrpoRunConfig, SftRunConfig
 from train.memory import (
     back_bytes,
-    deepspeed,
     embedded,
     grpo_report,
     head_bytes,
@@ -75,16 +74,6 @@ def test_dare_on_one_node_by_hand() -> None:
     assert took == pytest.approx([4.398e9, 1.258e8, 2.531e9], rel=1e-3)
     later = 16 * untied.parameters + 12 * untied.parameters * dare().cluster.offload
     assert node_bytes(dare(), untied) == pytest.approx(later + 20e9 + 24 * 2e9)
-
-
-def test_32b_with_zero_3_by_hand() -> None:
-    """Its node's memory is in the refusals."""
-    shape = shape_of("Qwen/Qwen3-32B")
-    state = ("weights (bf16)", "gradients (float32, cut)", "masters and moments (float32, cut)")
-    here, away = deepspeed(big("cluster.offload=false"), shape), deepspeed(big(), shape)
-    cut = [n * shape.parameters / 16 for n in (2, 4, 12)]
-    assert [here[name] for name in state] == pytest.approx(cut)
-    assert not any(away[name] for name in state)
 
 
 def test_what_cannot_run_is_refused_in_one_sentence() -> None:

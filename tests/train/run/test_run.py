@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -46,23 +45,6 @@ def test_a_run_records_what_it_was_made_of(tmp_path: Path) -> None:
     assert {"python", "torch", "regex"} <= set(record["versions"])
     assert record.get("code") == revision()
     assert load(SftRunConfig, tmp_path / "config.yaml") == run.config
-
-
-def test_the_revision_is_of_this_checkout_and_absent_elsewhere(tmp_path: Path) -> None:
-    def git(*words: str) -> None:
-        name = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        subprocess.run(["git", "-C", str(tmp_path), *name, *words], check=True, capture_output=True)
-
-    assert revision(tmp_path) is None
-    git("init")
-    git("commit", "--allow-empty", "-m", "a")
-    clean = revision(tmp_path)
-    assert clean is not None and len(clean["revision"]) == 40 and clean["dirty"] is False
-    (tmp_path / "a").write_text("1")
-    git("add", "a")
-    assert revision(tmp_path) == {**clean, "dirty": True}
-    (tmp_path / "inside").mkdir()
-    assert revision(tmp_path / "inside") is None  # somebody else's checkout around it
 
 
 def test_a_kill_while_a_model_is_replaced_loses_neither(tmp_path: Path) -> None:
