@@ -10,13 +10,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sqlite3
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -294,15 +293,13 @@ def opened(
     described = read_describe(args.describe)
     warnings.filterwarnings("ignore", module="openpyxl")  # of what a workbook also holds
     with WorkerPool(args.workers or usable_cores(), limit_threads) as at:
-        # All that is found is kept, so that a file that takes long keeps nobody waiting.
-        turn = partial(at.map, ahead=sys.maxsize)
         asked = [Folder(path, described, args.stated_licence, bare) for path in folders]
         if args.carried:
             from data_gen.queries.carried import carried_about, export_carried
 
-            written = export_carried(args.out / "carried", turn)
+            written = export_carried(args.out / "carried", at.map)
             asked += [Folder(path, carried_about(path), bare=bare) for path in written]
-        lakes = open_lakes(asked, turn)
+        lakes = open_lakes(asked, at.map)
         names = Counter(lake.name for lake in lakes)
         if twice := [name for name, n in names.items() if n > 1]:
             raise TaskError(f"two folders are called {twice[0]!r}; rename one")

@@ -11,11 +11,11 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -133,7 +133,7 @@ SHORT = Form(
 
 
 TRIES = 60  # drafts for each wanted task, before the lakes are given up
-BATCH = 8  # drafts that are drawn together; fixed, so that no machine changes the tasks
+BATCH = 16  # numbers that are drawn together; fixed, so that no machine changes the tasks
 Job = tuple[Question, Path]  # and the folder that it is about
 Prove = Callable[[Iterable[Job]], Iterator[Checked]]
 PROVED = Named("data_gen.queries.lake_proof:proved")
@@ -202,39 +202,27 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
     def drafts(self, source: Sequence[Lake], rng: Random, made: Sequence[Task]) -> Iterator[Draft]:
         """What the seed draws, proved in batches. A type of answer that has enough is drawn no
         more; batch n is drawn when batch n - 2 is done and batch n - 1 is not, on every machine."""
-        begun: Iterator[Draft] = iter(())
+        drawn: list[Draft] = []
+        results: Iterator[Checked] = iter(())
         for batch in chain(self.batches(source), [[]]):
-            following = self._proved(batch)
-            for draft in begun:
-                if self._open(draft):
+            running = self._proved(batch)
+            for draft, found in zip(drawn, results, strict=True):
+                if self.types[draft.answer_type] < self.most:
                     count = len(made)
-                    yield draft
+                    yield replace(draft, checked=found)
                     self.types[draft.answer_type] += len(made) - count
                     self.bar.add(len(made) - count)
-            begun = following
+            drawn, results = batch, running
 
-    def _open(self, draft: Draft) -> bool:
-        """Whether more of its type of answer are wanted."""
-        return self.types[draft.answer_type] < self.most
-
-    def _proved(self, drafts: Iterable[Draft]) -> Iterator[Draft]:
-        """Each with what its proof found, in order; the first are handed out at once. One whose
-        type is no more wanted when its turn comes is left out."""
-        waiting: deque[Draft] = deque()
-
-        def jobs() -> Iterator[tuple[Question, Path]]:
-            for draft in filter(self._open, drafts):
-                waiting.append(draft)
-                yield draft.question, draft.lake.folder
-
-        return (replace(waiting.popleft(), checked=x) for x in self.run.prove(jobs()))
+    def _proved(self, drafts: Sequence[Draft]) -> Iterator[Checked]:
+        return self.run.prove([(draft.question, draft.lake.folder) for draft in drafts])
 
     def batches(self, lakes: Sequence[Lake]) -> Iterator[list[Draft]]:
         lakes = [lake for lake in lakes if lake.tables]
-        numbers = range(self.total if lakes else 0)
-        drafts = filter(None, (self._draw(lakes[n % len(lakes)], n) for n in numbers))
-        while batch := list(islice(drafts, BATCH)):
-            yield batch
+        for start in range(0, self.total if lakes else 0, BATCH):
+            numbers = range(start, min(start + BATCH, self.total))
+            drawn = [self._draw(lakes[number % len(lakes)], number) for number in numbers]
+            yield [draft for draft in drawn if draft is not None]
 
     def _draw(self, lake: Lake, number: int) -> Draft | None:
         rng = Random(derive_seed(self.run.seed, "lake-draft", lake.name, number))
@@ -245,7 +233,7 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
         except NoQuestion as error:
             names = [lake.input_name(key) for key in error.tables]
             return self.run.tally.refuse(Refusal("no fitting columns"), names)
-        if not self._open(draft):
+        if self.types[draft.answer_type] >= self.most:
             return None
         if self.run.form.short and (why := fits(lake, draft.question)):
             return self.run.tally.refuse(Refusal(why), self.inputs(draft))
@@ -357,8 +345,8 @@ class ObscuredBuilder(LakeBuilder):
                     continue
                 asked = replace(asked, script=self.run.form.script(lake, asked))
                 batch.append(Draft(lake, asked, kind, draw, plain=task))
-            for draft in self._proved(batch):
-                yield draft
+            for draft, found in zip(batch, self._proved(batch), strict=True):
+                yield replace(draft, checked=found)
                 self.bar.add(1)
 
     def gold(self, draft: Draft) -> Values:
@@ -401,7 +389,7 @@ def build(args: argparse.Namespace) -> int:
         need_tables(lakes, args, need)
         sides = divided(train, held, args.heldout_share, args.validation_share, args.seed)
         tally, parts = LakeTally(), Parts()
-        prove = partial(crew.map, partial(PROVED, uuid4().hex))
+        prove = partial(crew.map, partial(PROVED, uuid4().hex), ahead=BATCH)
         run = Run(args.seed, form, tally, prove)
         with Progress("lakes", "tasks", args.count) as bar:
             for split, count in wanted_tasks(sides, args).items():
