@@ -68,13 +68,13 @@ def test_variables_stay_and_errors_are_told_as_an_interpreter_tells_them() -> No
 def test_output_is_cut_in_the_middle_and_files_come_back() -> None:
     code = (
         "print('a' * 6000, 'b' * 6000)\nopen('made', 'w').write('1')\n"
-        "open('large', 'wb').write(bytes(1 + (1 << 20)))"
+        "for n, z in ('full', 0), ('large', 1): open(n, 'wb').write(b'f' * (z + (1 << 20)))"
     )
     limits = replace(SMALL, fetch_mb=1)
-    many, none = cells(code, "pass", limits=limits, fetch=("made", "large", "missing"))
+    many, none = cells(code, "pass", limits=limits, fetch=("made", "full", "large", "missing"))
     cut = "[... 3810 bytes left out ...]"
     assert many.stdout.splitlines() == ["a" * 4096, cut, "b" * 4095]
-    assert many.files == {"made": b"1"} and none.stdout == ""
+    assert many.files == {"made": b"1", "full": b"f" * (1 << 20)} and none.stdout == ""
 
 
 ENDS = tables("rollouts")["cells that end an interpreter"]
