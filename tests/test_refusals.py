@@ -1,5 +1,5 @@
-"""What cannot be asked for is named in the words of its refusal, with exit status 2; no task is
-written."""
+"""What a command cannot do it refuses: with exit status 2, and one sentence that names what is
+wrong. Nothing is written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from dare_worlds import sold_houses
-from mixed_tasks import refinement
+from mixed_tasks import refinement, write_mixed
 from own_families import family_file
 from places import tables
 from small_corpus import write_corpus
@@ -21,23 +21,22 @@ from assay.task import write_jsonl
 pytest.importorskip("duckdb", reason="needs the extra `build`")
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
-REFUSED = tables("refused_commands")  # command → what is added to it, and what the refusal names
+TABLE = tables("refused_commands")
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with small inputs."""
     top = tmp_path_factory.mktemp("world")
-    for name in ("in", "empty", "one"):
-        (top / name).mkdir()
+    write_mixed(top)
+    (top / "in").mkdir()
+    (top / "empty").mkdir()
+    for name, text in TABLE["files"].items():
+        (top / name).parent.mkdir(exist_ok=True)
+        (top / name).write_text(text)
     sold_houses().to_csv(top / "in" / "houses.csv", index=False)
     write_corpus(top / "corpus", 4)
     family_file(top)
-    (top / "short.jsonl").write_text('{"id": "a", "text": "Only this one sentence is here."}\n')
-    (top / "column.yaml").write_text("columns: {sise: words}")
-    (top / "table.yaml").write_text("tables: {house: {title: x}}")
-    (top / "nobody.txt").write_text("nobody\n")
-    (top / "notes.txt").write_text("# nothing\n")
     one = refinement(1, "KEEP", 1).to_json()
     said = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
     right = {"task_id": "t", "sample": 0, "outcome": 1.0, "reward": 1.0, "track": "own"}
@@ -65,19 +64,37 @@ def here(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(words: str, capsys: Said) -> str:
+    """What a command says: one line, below how it is used; or lines about a builder's inputs."""
     try:
         status = assay.main(shlex.split(words))
-    except SystemExit as stop:  # argparse
-        status = stop.code
-    assert status == 2 and not [*Path("out").rglob("train*.jsonl"), *Path("out").glob("*.parquet")]
-    return capsys.readouterr().err
+    except SystemExit as ended:  # the parser's own
+        status = ended.code
+    *above, last = said = capsys.readouterr().err.strip().splitlines()
+    assert status == 2
+    assert not [*Path("out").rglob("train*.jsonl"), *Path("out").glob("*.parquet")]
+    assert not Path("o", "results.json").exists() and not Path("view.html").exists()
+    if words.startswith("tasks "):
+        return "\n".join(said)
+    assert not above or above[0].startswith("usage: ")
+    return last
+
+
+def test_an_unknown_command_is_named_above_the_known_ones(capsys: Said) -> None:
+    assert assay.main(["rollot"]) == 2
+    assert capsys.readouterr().err.startswith("assay: no command 'rollot'; did you mean 'rollout'?")
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(f"{command} {more}", said) for command, rows in REFUSED.items() for more, said in rows],
+    [
+        (f"{name} {more}".strip(), said)
+        for name, rows in TABLE["refused"].items()
+        for more, said in rows
+    ],
 )
-def test_what_cannot_be_is_named(words: str, said: str, capsys: Said) -> None:
+def test_what_cannot_be_done_is_refused_in_one_sentence(
+    words: str, said: str, capsys: Said
+) -> None:
     assert said in refused(words, capsys)
 
 

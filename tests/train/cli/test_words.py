@@ -1,5 +1,4 @@
-"""One dialect of flags and settings, `--json` of a run, and what commands refuse: exit status 2,
-and one sentence that names what is wrong."""
+"""One dialect of flags and settings, and `--json` of a run."""
 
 from __future__ import annotations
 
@@ -8,11 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from mixed_tasks import write_mixed
-from places import ROOT
 
-import assay
 from configs.answers import EvaluationConfig, RolloutConfig, ServeConfig
 from configs.loader import dotted_docs
 from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig
@@ -23,38 +18,6 @@ from train.run.log import RunLog
 
 pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 Said = pytest.CaptureFixture[str]
-
-TABLE = yaml.safe_load((ROOT / "tests" / "data" / "refused_commands.yaml").read_text("utf-8"))
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("refused")
-    write_mixed(folder)
-    for name, text in TABLE["files"].items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
-
-
-@pytest.mark.parametrize("case", TABLE["refused"], ids=" | ".join)
-def test_what_cannot_be_done_is_refused_in_one_sentence(
-    case: list[str], place: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
-) -> None:
-    monkeypatch.chdir(place)
-    words, said = case
-    name, _, rest = words.partition(" ")
-    try:
-        status = assay.main([*TABLE["short"].get(name, name).split(), *rest.split()])
-    except SystemExit as ended:  # the parser's own, below how the command is used
-        status = ended.code
-    *usage, last = capsys.readouterr().err.strip().splitlines()
-    assert (status, said in last) == (2, True), last
-    assert not usage or usage[0].startswith("usage: ")
-    assert not (place / "o" / "results.json").exists() and not (place / "view.html").exists()
-
-
-# --- one dialect --------------------------------------------------------------------------------
 
 WORDS = ["rl.lr=1e-5", "--tasks", "t.jsonl", "rl.steps=3", "--model", "m", "--seed", "4"]
 SAME = ["data=t.jsonl", "model.path=m", "seed=4", "rl.lr=1e-5", "rl.steps=3"]
