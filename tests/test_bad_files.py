@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from mixed_tasks import answer, refinement
-from places import ROOT
+from places import tables
 from tiny_model import write_tiny_tokenizer
 
 import assay
@@ -67,7 +66,7 @@ BAD: Mapping[str, bytes | str | None] = {
 
 # Commands, by the ending of the bad file or by its name in a folder that is given in its place, and
 # the bad states that are tried: all where none are named.
-TABLE = yaml.safe_load((ROOT / "tests" / "data" / "bad_files.yaml").read_text("utf-8"))
+TABLE = tables("bad_files")
 PLACES = [(file, *row) for file, rows in TABLE["places"].items() for row in rows]
 STATUSES = {0, 1, 2, 3}  # docs: done, failed, cannot be used, some rows without an outcome
 LONGEST = 3_000  # characters that a command may say of a bad file

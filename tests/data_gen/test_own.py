@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from own_families import family_file
-from places import ROOT
+from places import tables
 
 from assay import family as guard
 from assay import main
@@ -56,7 +56,7 @@ def test_gold_may_be_proved_by_running_it(tmp_path: Path) -> None:
 
 
 # (what stands in the family's file, what stands there instead, what is said)
-REFUSED = json.loads((ROOT / "tests/data/refused_families.json").read_text("utf-8"))
+REFUSED = tables("refused_families")
 
 
 @pytest.mark.parametrize(("old", "new", "said"), REFUSED)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
@@ -27,14 +26,14 @@ from cdr_copies import as_tracks, track_rows
 from chat_server import serving
 from dare_copy import write_copy
 from krama_checkout import make_checkout
-from places import ROOT
+from places import ROOT, tables
 from releases import write_release
 
 from assay.family import Answer, Task, load_family
 
 TUTORIALS = ROOT / "docs" / "tutorials"
 # what is given on top of a tutorial's words; of two values of a setting the later holds
-SMALL = yaml.safe_load((ROOT / "tests" / "data" / "tutorials.yaml").read_text("utf-8"))
+SMALL = tables("tutorials")
 
 
 def commands(name: str, part: str = "") -> list[list[str]]:

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from assay_command import here, rows, run
-from places import ROOT
+from places import ROOT, tables
 
 from assay.family import Answer, Task, load_family
 
@@ -32,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     return top
 
 
-CASES = yaml.safe_load((ROOT / "tests" / "data" / "dabstep.yaml").read_text("utf-8"))
+CASES = tables("dabstep")
 LONG = [("NL", "Answer: " + "[" * 9000, 0, 0), ("0.5", "Answer: " + "9" * 9000, 0, 0)]
 
 

@@ -12,16 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
+from places import tables
 
-DATA = Path(__file__).parents[1] / "data"
-TOKENS: dict[str, Any] = yaml.safe_load((DATA / "chat_tokens.yaml").read_text("utf-8"))
+TOKENS: dict[str, Any] = tables("chat_tokens")
 TEXT, SPECIAL, ADDED, ROLES, ENDS = TOKENS.values()
 CHARACTERS = sorted(set(TEXT) | {chr(i) for i in range(33, 127)})
 KINDS = ("bytes", "bytes, spaced", "first", "always", "never", "prepend", "unigram")
 SPACED = "\u2581"
 
-TEMPLATES: dict[str, str] = yaml.safe_load((DATA / "chat_templates.yaml").read_text("utf-8"))
+TEMPLATES: dict[str, str] = tables("chat_templates")
 CHATML = TEMPLATES["yi"]
 ODD = ("wants a system message", "lists its tools", "writes a channel")
 

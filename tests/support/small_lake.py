@@ -6,12 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-from places import ROOT
+from places import tables
 
 from assay.task import Task
 
-TEXTS = yaml.safe_load((ROOT / "tests" / "data" / "small_lake.yaml").read_text("utf-8"))
+TEXTS = tables("small_lake")
 CODE, PLAN, SETTLED = TEXTS["code"], TEXTS["plan"], TEXTS["settled"]
 
 

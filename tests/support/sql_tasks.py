@@ -5,8 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-import yaml
-from places import ROOT
+from places import tables
 
 from assay.task import Task
 from rewards.sql.data import Column, Database, Table, packed
@@ -33,9 +32,7 @@ def cars(rows: int = 120) -> Database:
     return Database((Table("makers", named, makers), Table("cars", columns, cells)))
 
 
-QUERIES: dict[str, tuple[str, list[Any]]] = yaml.safe_load(
-    (ROOT / "tests" / "data" / "sql_queries.yaml").read_text("utf-8")
-)
+QUERIES: dict[str, tuple[str, list[Any]]] = tables("sql_queries")
 
 
 def sql_task(name: str = "count", **gold: Any) -> Task:

@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from harness import warm_pool
-from places import ROOT
+from places import tables
 
 from rollouts.event_loop import asyncio_run
 from rollouts.sandbox.model import Config
@@ -18,7 +17,7 @@ from rollouts.sandbox.pool import environment
 from rollouts.sandbox.transfer import neutral
 
 CORPUS: dict[str, str | bytes] = {
-    **yaml.safe_load((ROOT / "tests" / "data" / "same_as_python.yaml").read_text()),
+    **tables("same_as_python"),
     "null byte": "x = 1\x00",
     "encoding": "# -*- coding: latin-1 -*-\nprint(len('é'))",
     "bad utf-8": b"print('\xff')",

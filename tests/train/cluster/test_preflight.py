@@ -9,12 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
-from places import ROOT
+from places import ROOT, tables
 
 from train.cluster.preflight import asked, main, mismatches, refuse_job
 
-TABLE = yaml.safe_load((ROOT / "tests" / "data" / "jobs.yaml").read_text("utf-8"))
+TABLE = tables("jobs")
 
 
 def words_of(text: str) -> list[str]:

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from cdr_copies import as_tracks, as_view, release_row, track_rows, write_arrow
 from chat_server import Body, serving
 from front import command, results
-from places import ROOT
+from places import tables
 
 pytest.importorskip("aiohttp")
 
@@ -33,7 +32,7 @@ evaluate, report = command("eval"), command("report")
 
 # --- the paper's tables --------------------------------------------------------------------------
 
-SCENES = yaml.safe_load((ROOT / "tests" / "data" / "cdr_tables.yaml").read_text("utf-8"))
+SCENES = tables("cdr_tables")
 SAID = {
     "right": ("KEEP", "one two"),
     "wrong": ("KEEP", "else"),
