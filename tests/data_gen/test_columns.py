@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random  # noqa: F401  (expressions of the table use it)
+import random
 from typing import Any
 
 import pytest
@@ -21,20 +21,57 @@ from data_gen.columns import (  # noqa: E402
 
 WHOLE = [i * 37 % 101 for i in range(80)]
 PARTS = [i * 37 % 101 / 3 + 0.25 for i in range(80)]
-SHARES = [i * 37 % 101 / 101 for i in range(80)]
-RANKS = [1 + i * 37 % 86 for i in range(86) if i % 12]  # some rows are lost
-GRID = [0.5 * (i % 10) for i in range(80)]
-SCALE = [1 + i % 7 for i in range(80)]
+VALUES: dict[str, Any] = {
+    "whole": WHOLE,
+    "parts": PARTS,
+    "shares": [i * 37 % 101 / 101 for i in range(80)],
+    "ranks": [1 + i * 37 % 86 for i in range(86) if i % 12],
+    "grid": [0.5 * (i % 10) for i in range(80)],
+    "scale": [1 + i % 7 for i in range(80)],
+    "one to eighty": range(1, 81),
+    "sections": [1 + i // 4 + (1 + i % 4) / 10 for i in range(80)],
+    "counted on": range(7, 87),
+    "gains and losses": [v - 50 for v in WHOLE],
+    "rising": [i // 2 + i // 9 for i in range(80)],
+    "19 codes": [1 + i * 7 % 19 for i in range(80)],
+    "a scale, then a count": [*(1 + i % 7 for i in range(40)), *range(40)],
+    "course numbers": [400 + 100 * (i // 2) + 30 * (i % 2) for i in range(20)],
+    "twice 21": [i % 21 for i in range(42)],
+    "clock, few": [930, 1445, 1200, 800, 1815, 2359] * 20,
+    "clock": [100 * (i % 13 + 7) + i * 7 % 60 for i in range(80)],
+    "steps of 50": [50 * (i % 40) for i in range(80)],
+    "steps of 50, uneven": [50 * (i * i % 41) for i in range(80)],
+    "days as digits": [20230101 + i % 28 for i in range(80)],
+    "seconds since 1970": [1700000000 + 997 * i for i in range(80)],
+    "telephones": [49171000000 + 7919 * (i * 37 % 80) for i in range(80)],
+    "whole, as floats": [v + 0.0 for v in WHOLE],
+    "years": [1990 + i % 30 for i in range(80)],
+    "old years": [1650 + i for i in range(80)],
+    "all of eighty numbers": [i * 37 % 80 + 1000 for i in range(80)],
+    "postcodes": [10115 + i * 113 for i in range(80)],
+    "postcodes of the south": [61382 + i * 113 for i in range(80)],
+    "angles": [10 * (i * 7 % 36) + i % 3 for i in range(80)],
+    "one value": [4.0] * 80,
+    "mostly missing": [None] * 50 + WHOLE[:30],
+    "nine words": [f"t{i % 9}" for i in range(80)],
+    "all words differ": [f"shop {i}" for i in range(80)],
+    "seventy words": [f"s{i % 70}" for i in range(150)],
+    "long texts": ["word " * 30 + str(i) for i in range(80)],
+    "lists": [[1, 2]] * 80,
+    "truths": [True, False] * 40,
+    "drawn below 9030": random.Random(4).sample(range(4, 9030), 600),
+    "drawn, some twice": random.Random(4).choices(range(1000, 90_000), k=600),
+    "drawn below 900000": random.Random(4).sample(range(1000, 900_000), 600),
+}
 
-
-# what a column may be used for (mean, total, or nothing) and what it is: its name, an expression of
-# its values, and what is said of it
+# what a column may be used for (mean, total, or nothing) and what it is: its name, which of these
+# its values are, and what is said of it
 TABLE = tables("columns")
 
 
 @pytest.mark.parametrize(("name", "values", "said", "want"), TABLE["use"])
 def test_what_may_be_computed_of_a_column(name: str, values: str, said: str, want: str) -> None:
-    assert measure(name, pd.Series(eval(values), dtype=float), said) == want
+    assert measure(name, pd.Series(VALUES[values], dtype=float), said) == want
 
 
 def measure(name: str, column: Any, said: str = "") -> str:
@@ -43,12 +80,9 @@ def measure(name: str, column: Any, said: str = "") -> str:
     return "" if found.kind != "measure" else "total" if found.adds else "mean"
 
 
-CLOCK = [100 * (i % 13 + 7) + i * 7 % 60 for i in range(80)]
-
-
 @pytest.mark.parametrize(("name", "values", "kind"), TABLE["kind"])
 def test_what_a_column_is(name: str, values: str, kind: str) -> None:
-    found = look(name, pd.Series(list(eval(values))))
+    found = look(name, pd.Series(list(VALUES[values])))
     assert found.kind == kind
     assert found.why or kind in ("measure", "group", "name", "flag")
 

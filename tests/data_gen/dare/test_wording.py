@@ -1,4 +1,3 @@
-# ruff: noqa: E402
 """Questions in words, columns in words, short questions, and what an endpoint may not change."""
 
 from __future__ import annotations
@@ -8,7 +7,7 @@ from typing import Any
 
 import pytest
 
-pd = pytest.importorskip("pandas")
+pytest.importorskip("pandas")
 
 from places import tables
 
