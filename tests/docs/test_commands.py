@@ -1,5 +1,5 @@
-"""Every `assay` command that README, docs and the script of the examples show is understood today:
-its words by the command's own parser, settings by their dataclasses. Commands of tutorials are run
+"""Every `assay` command that README, docs and the script of the examples show can be parsed: its
+words by the command's own parser, its settings by their dataclasses. Commands of tutorials are run
 whole by `test_tutorials.py`. The reference pages list what there is."""
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def test_the_results_of_the_readme_are_those_of_the_page_of_results() -> None:
 
 
 def test_the_reference_pages_hold_what_there_is(tmp_path: Path) -> None:
-    """Commands, settings, operators, and a section for every benchmark that is run."""
+    """They list commands, settings and operators, and each benchmark script has a section."""
     program = "import pathlib, sys, generate; generate.write_pages(pathlib.Path(sys.argv[1]))"
     env = {"PYTHONPATH": f"{ROOT}:{ROOT / 'docs'}"}
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, env=env, check=True)

@@ -53,7 +53,7 @@ def test_outputs_are_scored_by_task_id(built: Path) -> None:
 
 
 def test_the_solver_makes_rollouts_to_learn_from(built: Path, tiny_folder: Path) -> None:
-    """Calls that were run for real, which the student then learns as its template spells them."""
+    """The solver's calls are run. A student learns them as its template writes them."""
     words = ["--tasks", "S/train.jsonl", "--solver", "own", "--out", "solved.jsonl"]
     assay(built, "rollout", *TOOLS, *words)
     found = rows(built / "solved.jsonl")

@@ -1,6 +1,6 @@
-"""The scripts of jobs: they parse, Slurm takes them, what they refuse, containers, GPUs, and their
-own part in every stop, with stand-ins for Python. What real training does with a stop, to the bit,
-is in test_interruptions.py."""
+"""The job scripts: they parse, and Slurm takes them; what they refuse; containers and GPUs; and
+what a script itself does when its job is stopped. Python is a stand-in here.
+That real training goes on with the same bits is tested in test_interruptions.py."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_a_damaged_or_failed_fill_publishes_nothing(tmp_path: Path) -> None:
 PEFT = importlib.util.find_spec("peft") is not None
 needs_peft = pytest.mark.skipif(not PEFT, reason="peft is not installed (extra `lora`)")
 LINEAR = ["q_proj", "v_proj", "down_proj"]
-# settings of LoraConfig, and whether peft is needed to add it
+# settings of LoraConfig, and whether only peft can add such an adapter
 ADAPTERS = [
     (settings, kind == "peft")
     for kind in ("plain", "peft")

@@ -96,7 +96,7 @@ def groups(draw: st.DrawFn) -> list[Segment]:
 def test_float32_agrees_with_torch(
     pair: float, kind: str, kernels: str, segments: list[Segment]
 ) -> None:
-    """Also torch's kernel for long sequences, where a sequence of one token counts as long."""
+    """Twice: as it is, and with the kernel for long sequences made to take every sequence."""
     found = None if kernels == "torch" else here(torch.float32, kernels == "tiles")
     ours, theirs = (policy_of(kind, torch.float32, k) for k in (found, None))
     with pytest.MonkeyPatch.context() as patch:
