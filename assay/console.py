@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from threading import RLock
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, NoReturn, TextIO, TypeVar, cast
 
 from assay.task import MachineError, Task, TaskError
@@ -418,12 +418,7 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

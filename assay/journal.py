@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from assay.family import family_of
@@ -134,12 +133,7 @@ class Journal:
         self.path.touch()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._write_record()
 
     def write(self, row: Row) -> None:

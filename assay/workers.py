@@ -20,7 +20,6 @@ from itertools import chain, islice
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from threading import Thread
-from types import TracebackType
 from typing import Any, TypeVar
 
 from assay.machine import usable_cores
@@ -123,14 +122,9 @@ class WorkerPool:
     def __enter__(self) -> WorkerPool:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *more: object) -> None:
         self._over = True
-        if error is not None and self._kill:
+        if kind is not None and self._kill:
             for worker in [*self._all]:
                 worker.process.kill()
         for _ in self._threads:
@@ -150,9 +144,10 @@ class WorkerPool:
         """What `work` gives for every job, in the order of the jobs, which are taken as they are
         needed; processes begin with the first of them before a result is asked for.
 
-        `ahead`: how many are handed out before that (0: a few for each process); all of them where
-        their results are small. `died(job, status)` gives the result of a job whose process ended;
-        without it that raises `MachineError`.
+        `ahead`: the most jobs whose results are waited for or kept at once (0: a few for each
+        process); more where their results are small, so that a job that takes long keeps no process
+        waiting. `died(job, status)` gives the result of a job whose process ended; without it that
+        raises `MachineError`.
         """
         if not self._threads:
             if self.workers == 1 and not self._apart:
@@ -167,10 +162,18 @@ class WorkerPool:
                 thread = Thread(target=self._serve, name="workers", daemon=True)
                 thread.start()
                 self._threads.append(thread)
-        ahead = max(ahead, AHEAD * self.workers)
-        asked = (_Asked(partial(self.run, work, job, died)) for job in jobs)
-        begun = deque(map(self._put, islice(asked, ahead)))
-        return _results(begun, map(self._put, asked))
+        over: queue.SimpleQueue[None] = queue.SimpleQueue()
+        more = (self._put(_Asked(partial(self.run, work, job, died), over)) for job in jobs)
+        begun, running = deque[_Asked](), AHEAD * self.workers
+
+        def fill() -> None:
+            while len(begun) < max(ahead, running) and sum(not a.over for a in begun) < running:
+                if (asked := next(more, None)) is None:
+                    return
+                begun.append(asked)
+
+        fill()
+        return _results(begun, fill, over)
 
     def _put(self, asked: _Asked) -> _Asked:
         self._jobs.put(asked)
@@ -232,31 +235,38 @@ class _Asked:
     takes no lock in Python: a lock that an interrupt leaves taken would stop the others for ever.
     """
 
-    def __init__(self, run: Callable[[], Any]) -> None:
+    def __init__(self, run: Callable[[], Any], over: queue.SimpleQueue[None]) -> None:
         self._run = run
-        self._found: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
-        self.dropped = False
+        self._over = over  # has an entry for each job that ended
+        self._found: Any = None
+        self.over = self._good = self.dropped = False
 
     def answer(self) -> None:
         try:
-            self._found.put((True, self._run()))
+            self._found, self._good = self._run(), True
         except BaseException as error:
-            self._found.put((False, error))
+            self._found = error
+        self.over = True
+        self._over.put(None)
 
     def result(self) -> Any:
-        good, found = self._found.get()
-        if not good:
-            raise found
-        return found
+        if not self._good:
+            raise self._found
+        return self._found
 
 
-def _results(begun: deque[_Asked], more: Iterator[_Asked]) -> Iterator[Any]:
-    """The results in order; each that is taken hands out one more job."""
+def _results(
+    begun: deque[_Asked], fill: Callable[[], None], over: queue.SimpleQueue[None]
+) -> Iterator[Any]:
+    """The results in order; each job that ends and each that is taken may hand out more."""
     try:
         while begun:
-            found = begun.popleft().result()
-            begun.extend(islice(more, 1))
-            yield found
+            over.get()  # may be of a job that was taken already
+            fill()
+            while begun and begun[0].over:
+                found = begun.popleft().result()
+                fill()
+                yield found
     finally:
         for asked in begun:
             asked.dropped = True

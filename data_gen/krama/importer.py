@@ -83,11 +83,6 @@ class Entry:
     plain: Any = None
 
 
-def read_workload(path: Path) -> list[Entry]:
-    """The tasks of one workload file. Raises `TaskError` naming file, position and field."""
-    return [entry_of(row, path, number) for number, row in enumerate(workload_rows(path), 1)]
-
-
 def workload_rows(path: Path) -> list[Any]:
     """What one workload file holds, unread. Raises `TaskError`."""
     try:

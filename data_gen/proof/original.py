@@ -85,7 +85,7 @@ def said_of(path: Path, root: Path | None = None, part: str = "") -> Said:
 
 def _matching(rules: Path, name: str, part: str) -> dict[str, Any]:
     try:
-        loaded: Any = yaml.safe_load(rules.read_text(encoding="utf-8"))
+        loaded: Any = yaml.load(rules.read_text(encoding="utf-8"), yaml.CSafeLoader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return {}  # the first reader says what is wrong with it
     found: dict[str, Any] = {}

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -293,13 +293,15 @@ def opened(
     described = read_describe(args.describe)
     warnings.filterwarnings("ignore", module="openpyxl")  # of what a workbook also holds
     with WorkerPool(args.workers or usable_cores(), limit_threads) as at:
+        # All that is read is kept, so that a file that takes long need keep no process waiting.
+        turn = partial(at.map, ahead=FILES_MOST)
         asked = [Folder(path, described, args.stated_licence, bare) for path in folders]
         if args.carried:
             from data_gen.queries.carried import carried_about, export_carried
 
-            written = export_carried(args.out / "carried", at.map)
+            written = export_carried(args.out / "carried", turn)
             asked += [Folder(path, carried_about(path), bare=bare) for path in written]
-        lakes = open_lakes(asked, at.map)
+        lakes = open_lakes(asked, turn)
         names = Counter(lake.name for lake in lakes)
         if twice := [name for name, n in names.items() if n > 1]:
             raise TaskError(f"two folders are called {twice[0]!r}; rename one")

@@ -11,11 +11,10 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -133,11 +132,21 @@ SHORT = Form(
 
 
 TRIES = 60  # drafts for each wanted task, before the lakes are given up
-BATCH = 16  # numbers that are drawn together; fixed, so that no machine changes the tasks
+AHEAD = 64  # drafts whose proofs are waited for or kept at once
 Job = tuple[Question, Path]  # and the folder that it is about
 Prove = Callable[[Iterable[Job]], Iterator[Checked]]
 PROVED = Named("data_gen.queries.lake_proof:proved")
 NOT_RUN = Checked(None, "not run")
+
+
+@dataclass(frozen=True)
+class NoDraft:
+    """A number that gave no draft: why, for which inputs, and the type of answer that it was to
+    have ("": no question was found)."""
+
+    why: Refusal
+    inputs: Sequence[str] = ()
+    answer_type: str = ""
 
 
 @dataclass
@@ -200,45 +209,57 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
         self.watches = {kind: Watch(kind) for kind in run.form.types}
 
     def drafts(self, source: Sequence[Lake], rng: Random, made: Sequence[Task]) -> Iterator[Draft]:
-        """What the seed draws, proved in batches. A type of answer that has enough is drawn no
-        more; batch n is drawn when batch n - 2 is done and batch n - 1 is not, on every machine."""
-        drawn: list[Draft] = []
-        results: Iterator[Checked] = iter(())
-        for batch in chain(self.batches(source), [[]]):
-            running = self._proved(batch)
-            for draft, found in zip(drawn, results, strict=True):
-                if self.types[draft.answer_type] < self.most:
-                    count = len(made)
-                    yield replace(draft, checked=found)
-                    self.types[draft.answer_type] += len(made) - count
-                    self.bar.add(len(made) - count)
-            drawn, results = batch, running
+        """What the seed draws, in its order, each with what its proof gave. Drafts are drawn and
+        proved ahead of their turn; of a type of answer that has enough by then none is counted, so
+        that the number of processes does not show."""
+        for one in filter(self.wants, self._proved(source)):
+            if isinstance(one, NoDraft):
+                self.run.tally.refuse(one.why, one.inputs)
+                continue
+            count = len(made)
+            yield one
+            self.types[one.answer_type] += len(made) - count
+            self.bar.add(len(made) - count)
 
-    def _proved(self, drafts: Sequence[Draft]) -> Iterator[Checked]:
-        return self.run.prove([(draft.question, draft.lake.folder) for draft in drafts])
+    def wants(self, one: Draft | NoDraft) -> bool:
+        """Whether more tasks with its type of answer are wanted."""
+        return self.types[one.answer_type] < self.most
 
-    def batches(self, lakes: Sequence[Lake]) -> Iterator[list[Draft]]:
+    def _proved(self, lakes: Sequence[Lake]) -> Iterator[Draft | NoDraft]:
+        waiting: deque[Draft | NoDraft] = deque()
+
+        def jobs() -> Iterator[Job]:
+            for one in self.draws(lakes):
+                waiting.append(one)
+                if isinstance(one, Draft):
+                    yield one.question, one.lake.folder
+
+        for found in self.run.prove(jobs()):
+            while isinstance(one := waiting.popleft(), NoDraft):
+                yield one
+            yield replace(one, checked=found)
+        yield from waiting
+
+    def draws(self, lakes: Sequence[Lake]) -> Iterator[Draft | NoDraft]:
+        """What the numbers give, from 0 on; nothing of a type that has enough."""
         lakes = [lake for lake in lakes if lake.tables]
-        for start in range(0, self.total if lakes else 0, BATCH):
-            numbers = range(start, min(start + BATCH, self.total))
-            drawn = [self._draw(lakes[number % len(lakes)], number) for number in numbers]
-            yield [draft for draft in drawn if draft is not None]
+        numbers = range(self.total if lakes else 0)
+        return filter(None, (self._draw(lakes[n % len(lakes)], n) for n in numbers))
 
-    def _draw(self, lake: Lake, number: int) -> Draft | None:
+    def _draw(self, lake: Lake, number: int) -> Draft | NoDraft | None:
         rng = Random(derive_seed(self.run.seed, "lake-draft", lake.name, number))
         kind = rng.choice(self.run.form.kinds)
         draw = derive_seed(self.run.seed, lake.name, number, kind)
         try:
             draft = Draft(lake, question_for(lake.tables, kind, draw, lake.links), kind, draw)
         except NoQuestion as error:
-            names = [lake.input_name(key) for key in error.tables]
-            return self.run.tally.refuse(Refusal("no fitting columns"), names)
-        if self.types[draft.answer_type] >= self.most:
+            return NoDraft(Refusal("no fitting columns"), [*map(lake.input_name, error.tables)])
+        if not self.wants(draft):
             return None
         if self.run.form.short and (why := fits(lake, draft.question)):
-            return self.run.tally.refuse(Refusal(why), self.inputs(draft))
+            return NoDraft(Refusal(why), self.inputs(draft), draft.answer_type)
         if draft.question.shape in lake.seen:
-            return self.run.tally.refuse(Refusal("asked already"))
+            return NoDraft(Refusal("asked already"), (), draft.answer_type)
         lake.seen.add(draft.question.shape)
         script = self.run.form.script(lake, draft.question)
         return replace(draft, question=replace(draft.question, script=script))
@@ -332,22 +353,21 @@ class ObscuredBuilder(LakeBuilder):
         other = Lake(target, lake.name, tables, alone=lake.alone)
         return tasks_of(self, [other], len(tasks), Random(0), self.run.tally)
 
-    def drafts(self, source: Sequence[Lake], rng: Random, made: Sequence[Task]) -> Iterator[Draft]:
-        (lake,) = source
-        for at in range(0, len(self.plain), BATCH):
-            batch: list[Draft] = []
-            for task in self.plain[at : at + BATCH]:
-                kind, draw = task.meta["kind"], task.meta["draw"]
-                try:
-                    asked = question_for(lake.tables, kind, draw, lake.links)
-                except NoQuestion:  # other numbers: what the draw takes is not there
-                    self.run.tally.refuse(Refusal("obscured: another question"))
-                    continue
-                asked = replace(asked, script=self.run.form.script(lake, asked))
-                batch.append(Draft(lake, asked, kind, draw, plain=task))
-            for draft, found in zip(batch, self._proved(batch), strict=True):
-                yield replace(draft, checked=found)
-                self.bar.add(1)
+    def wants(self, one: Draft | NoDraft) -> bool:
+        return True
+
+    def draws(self, lakes: Sequence[Lake]) -> Iterator[Draft | NoDraft]:
+        (lake,) = lakes
+        for task in self.plain:
+            self.bar.add(1)
+            kind, draw = task.meta["kind"], task.meta["draw"]
+            try:
+                asked = question_for(lake.tables, kind, draw, lake.links)
+            except NoQuestion:  # other numbers: what the draw takes is not there
+                yield NoDraft(Refusal("obscured: another question"))
+                continue
+            asked = replace(asked, script=self.run.form.script(lake, asked))
+            yield Draft(lake, asked, kind, draw, plain=task)
 
     def gold(self, draft: Draft) -> Values:
         values = draft.checked.values
@@ -389,7 +409,7 @@ def build(args: argparse.Namespace) -> int:
         need_tables(lakes, args, need)
         sides = divided(train, held, args.heldout_share, args.validation_share, args.seed)
         tally, parts = LakeTally(), Parts()
-        prove = partial(crew.map, partial(PROVED, uuid4().hex), ahead=BATCH)
+        prove = partial(crew.map, partial(PROVED, uuid4().hex), ahead=AHEAD)
         run = Run(args.seed, form, tally, prove)
         with Progress("lakes", "tasks", args.count) as bar:
             for split, count in wanted_tasks(sides, args).items():

@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
-from job_functions import die, start, work
+from job_functions import die, start, wait, work
 from mini_slurm import alive, wait_for
 from places import ROOT
 
@@ -31,6 +33,14 @@ def test_jobs_are_taken_as_they_are_needed() -> None:
         next(found)
     assert taken < 5 + 2 * AHEAD + 2
     found.close()
+
+
+def test_a_job_that_takes_long_keeps_no_other_process_waiting(tmp_path: Path) -> None:
+    last = 20 * AHEAD
+    job = partial(wait, last=last, there=str(tmp_path / "done"))
+    with WorkerPool(2) as pool:
+        found = pool.map(job, range(last + 1), ahead=last + 1)
+        assert list(found) == list(range(last + 1))
 
 
 def test_a_process_that_is_killed_is_one_sentence() -> None:

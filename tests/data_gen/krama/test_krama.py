@@ -16,7 +16,16 @@ from small_lake import make_lake
 
 from assay.task import Task, TaskError, read_tasks
 from data_gen.krama.cli import build
-from data_gen.krama.importer import cleaned, find_copy, gathered, read_workload, resolve, view_files
+from data_gen.krama.importer import (
+    Entry,
+    cleaned,
+    entry_of,
+    find_copy,
+    gathered,
+    resolve,
+    view_files,
+    workload_rows,
+)
 from rewards.krama.answer import category
 from rewards.krama.episode import subtask_credit
 from rewards.published import refuse_published
@@ -43,6 +52,10 @@ def built(top: Path, mode: Any, *entries: dict[str, Any]) -> Path:
     make_lake(top / "lakes" / "small" / "input")
     build([write(top / "small.json", *(entries or (ENTRY,)))], top / "lakes", top / mode, mode)
     return top / mode
+
+
+def read_workload(path: Path) -> list[Entry]:
+    return [entry_of(row, path, number) for number, row in enumerate(workload_rows(path), 1)]
 
 
 def test_irregular_entries_are_read(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from places import ROOT
 from small_lake import make_lake
 
 from assay.task import Task, read_tasks
+from data_gen.certificate import CERTIFICATE
 from data_gen.queries.lake import Lake
 from data_gen.queries.lake_build import SHORT, fits, short_lake
 from data_gen.queries.lake_proof import validate
@@ -174,7 +175,9 @@ def test_rewordings_are_proved_and_journalled_and_workers_do_not_show(tmp_path: 
     with serving(reply) as (url, seen):
         writer = ("--writer", url, "--writer-model", "m", "--workers")
         after, asked = build("new", *writer, "2"), len(seen)
+        certificate = (tmp_path / "new" / CERTIFICATE).read_bytes()
         assert after == build("new", *writer, "1") and len(seen) == asked  # the journal answered
+        assert certificate == (tmp_path / "new" / CERTIFICATE).read_bytes()
     new = [(a, b) for a, b in zip(after, before, strict=True) if a.prompt != b.prompt]
     assert 0 < len(new) < len(after) == asked
     assert [t.gold for t in after] == [t.gold for t in before]
