@@ -109,7 +109,13 @@ def install_torch(kind: str) -> None:
     where = {"PIP_INDEX_URL": index} if index else None
     say(f"installing torch {TORCH} for {'this GPU' if kind == 'cuda' else 'the CPU'}")
     pip("install", f"torch=={TORCH}", env=where)
-    if kind == "cuda" and not torch_cuda():
+    built_for = torch_cuda()
+    if kind == "cpu" and built_for:
+        say(
+            "the package index gave a CUDA build of torch, which works and takes 4 GB more; "
+            "set ASSAY_TORCH_INDEX to an index that has CPU builds to avoid that"
+        )
+    if kind == "cuda" and not built_for:
         say("that was a CPU build from a configured wheel folder; taking the default index's")
         with tempfile.TemporaryDirectory() as empty:
             # `===` excludes builds with a local label such as +cpu
