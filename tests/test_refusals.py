@@ -64,7 +64,8 @@ def here(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(words: str, capsys: Said) -> str:
-    """What a command says: one line, below how it is used; or lines about a builder's inputs."""
+    """The sentence with which a command refuses; of a builder all lines, which speak of its inputs
+    too."""
     try:
         status = assay.main(shlex.split(words))
     except SystemExit as ended:  # the parser's own

@@ -293,7 +293,7 @@ def opened(
     described = read_describe(args.describe)
     warnings.filterwarnings("ignore", module="openpyxl")  # of what a workbook also holds
     with WorkerPool(args.workers or usable_cores(), limit_threads) as at:
-        # All that is read is kept, so that a file that takes long need keep no process waiting.
+        # Every table is kept to the end, so many may wait here while one file takes long.
         turn = partial(at.map, ahead=FILES_MOST)
         asked = [Folder(path, described, args.stated_licence, bare) for path in folders]
         if args.carried:

@@ -209,9 +209,12 @@ class LakeBuilder(Builder[Sequence[Lake], Draft, Values]):
         self.watches = {kind: Watch(kind) for kind in run.form.types}
 
     def drafts(self, source: Sequence[Lake], rng: Random, made: Sequence[Task]) -> Iterator[Draft]:
-        """What the seed draws, in its order, each with what its proof gave. Drafts are drawn and
-        proved ahead of their turn; of a type of answer that has enough by then none is counted, so
-        that the number of processes does not show."""
+        """The drafts that the seed draws, in their order, each with the result of its proof.
+
+        Drafts are proved ahead of their turn. When the turn of a draft comes and its type of answer
+        has enough tasks, the draft is left out and not counted: how far ahead it was proved, and by
+        how many processes, does not show.
+        """
         for one in filter(self.wants, self._proved(source)):
             if isinstance(one, NoDraft):
                 self.run.tally.refuse(one.why, one.inputs)

@@ -64,8 +64,8 @@ VALUES: dict[str, Any] = {
     "drawn below 900000": random.Random(4).sample(range(1000, 900_000), 600),
 }
 
-# what a column may be used for (mean, total, or nothing) and what it is: its name, which of these
-# its values are, and what is said of it
+# cases by what is asked: what may be computed of a column (`use`), what it is (`kind`), whether it
+# holds values of many things, whether it counts cells
 TABLE = tables("columns")
 
 

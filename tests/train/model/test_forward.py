@@ -96,7 +96,7 @@ def groups(draw: st.DrawFn) -> list[Segment]:
 def test_float32_agrees_with_torch(
     pair: float, kind: str, kernels: str, segments: list[Segment]
 ) -> None:
-    """Twice: as it is, and with the kernel for long sequences made to take every sequence."""
+    """Computed twice: as usual, and with every sequence given to the kernel for long ones."""
     found = None if kernels == "torch" else here(torch.float32, kernels == "tiles")
     ours, theirs = (policy_of(kind, torch.float32, k) for k in (found, None))
     with pytest.MonkeyPatch.context() as patch:
