@@ -35,7 +35,7 @@ from rollouts.event_loop import asyncio_run
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling
 from train.lengths import for_rl, rl_before
-from train.memory import Heap, give_back_memory, grpo_report, local_report, memory_is_short
+from train.memory import Heap, give_back_memory, grpo_report, local_report
 from train.model.batch import (
     Batch,
     Groups,
@@ -211,8 +211,7 @@ class Ask:
         seed = derive_seed(self.seed, "rollouts", step)
         groups = sample(asked, self.engine, self.tokenizer, self.config, seed, self.maker)
         self.engine.release()
-        if memory_is_short():
-            give_back_memory()  # what decoding used, before the backward pass wants its own
+        give_back_memory()  # what decoding used: little of it fits what the backward pass wants
         return batch_of(asked, groups, self.score(asked, groups), self.config, rows)
 
 
