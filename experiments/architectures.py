@@ -44,6 +44,7 @@ from train.model.policy import load_policy
 _READ = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 SMALL: dict[str, Any] = _READ["all"]  # settings of every model
 KINDS: dict[str, dict[str, Any]] = _READ["kinds"]  # `model_type`, and settings of its own
+SFT, RL = _READ["sft"].split(), _READ["rl"].split()  # settings of the runs
 COLUMNS = ("load", "greedy", "logprobs", "sft", "grpo", "save", "tf5", "tf4", "resume")
 NEAR = 1e-3
 TEMPLATE = (
@@ -178,18 +179,6 @@ def train(what: str, folder: Path, out: Path, *more: str) -> Path:
         *more,
     )
     return out / "model"
-
-
-SFT = ("sft.epochs=1", "sft.batch_size=4", "sft.lr=1e-3")
-RL = (
-    "rl.prompts_per_step=2",
-    "rl.mini_batch=2",
-    "rl.rollouts_per_prompt=3",
-    "rl.max_new_tokens=6",
-    "rl.lr=1e-3",
-    "rl.save_every=1",
-    "rl.audit=off",
-)
 
 
 def weights(before: Path, after: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

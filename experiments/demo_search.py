@@ -26,39 +26,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay.task import Task, read_tasks
-from experiments.study import (
-    ONE_THREAD,
-    Answer,
-    Place,
-    Row,
-    Table,
-    answers_of,
-    options,
-    part,
-    places,
-    seeds_of,
-    spent,
-)
+from experiments import study
+from experiments.study import Answer, Place, Row, Table, answers_of
 from rewards.score import score_row
 
 SHORT = ("difficulty=easy", "filter_place=last", "directions=[min]", "max_chars=220")
 LONG = (*SHORT, "mappers=[0.25,0.35,0.4]", "sft_mappers=[0.7,0.3]")  # RL asks longer recipes
 SPLITS = ("heldout_documents=0.3", "validation=140", "validation_documents=0.2")
-SFT = (ONE_THREAD, "validation=null", "sft.epochs=1", "sft.lr=1.5e-4", "sft.max_length=512")
-RL = (
-    ONE_THREAD,
-    "validation=null",
-    "rl.prompts_per_step=16",
-    "rl.mini_batch=16",
-    "rl.rollouts_per_prompt=8",
-    "rl.balance=status",
-    "rl.lr=5e-5",
-    "rl.schedule=cosine",
-    "rl.warmup=2",
-    "rl.temperature=0.7",
-    "rl.max_new_tokens=80",
-    "rl.max_length=512",
-)
+SFT, RL = study.settings_of("demo_search", "sft", "rl")
 
 
 @dataclass(frozen=True)
@@ -110,7 +85,7 @@ def run_arm(place: Place, name: str, controlled: bool) -> None:
     words = ("--seed", place.seed, *arm.tasks, *SPLITS)
     tasks = place.tasks("demo", *words, folder=place.folder / f"tasks_{arm.mix}")
     few = tasks / f"sft_{arm.examples}.jsonl"
-    part(tasks / "train_sft.jsonl", few, arm.examples)
+    study.part(tasks / "train_sft.jsonl", few, arm.examples)
     place.train(arm.start, "sft", few, place.model, SFT)
     data = few if arm.same else tasks / "train_rl.jsonl"
     settings = (*RL, f"rl.steps={arm.steps}", *arm.rl)
@@ -127,13 +102,8 @@ def run_arm(place: Place, name: str, controlled: bool) -> None:
 
 def control(place: Place, name: str, tasks: Path, few: Path) -> None:
     """SFT on the same gold for the same processor time."""
-    arm, names, more = ARMS[name], place.asked(name), tasks / f"{name}.asked.jsonl"
-    count = part(tasks / "train_rl.jsonl", more, 0, lambda task: task["id"] in names)
-    data = tasks / f"{name}.control.jsonl"
-    data.write_bytes(few.read_bytes() + more.read_bytes())
-    first = place.spent(arm.start)
-    times = (first + place.spent(name)) / (first / arm.examples * (arm.examples + count))
-    place.lasting(times).train(f"{name}.control", "sft", data, place.model, SFT)
+    files = few, tasks / "train_rl.jsonl"
+    place.train_on_asked(f"{name}.control", ARMS[name].start, name, files, SFT)
 
 
 def items(rows: Sequence[Row]) -> Iterator[Answer]:
@@ -165,11 +135,11 @@ def table(out: Path) -> None:
     """Every finished arm of every seed, each with the differences that are asked."""
     for name, arm in ARMS.items():
         shown = Table(COLUMNS, [(b, "RL") for b in ("SFT", "shortcut", "control")], [BALANCED])
-        for seed in seeds_of(out):
+        for seed in study.seeds_of(out):
             folder = out / f"seed{seed}"
             for model, one in (("SFT", arm.start), ("RL", name), ("control", f"{name}.control")):
                 rows = answers_of(folder / f"{one}.validation")
-                seconds = spent(folder / f"{one}.spent.json")
+                seconds = study.spent(folder / f"{one}.spent.json")
                 shown.add(model, seed, [*items(rows)], seconds)
                 if rows and model == "SFT":
                     tasks = named(folder / f"tasks_{arm.mix}" / "validation.jsonl")
@@ -193,7 +163,7 @@ def demo_table(demos: Sequence[Path]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = options(__doc__, list(ARMS), splits=("validation",), seeds=(0, 1))
+    parser = study.options(__doc__, list(ARMS), splits=("validation",), seeds=(0, 1))
     without = "leave out the control, where another arm's with as much gold is far above"
     parser.add_argument("--without-control", action="store_true", help=without)
     parser.add_argument("--demos", nargs="+", help="folders in `--out` of finished demos")
@@ -201,7 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.demos:
         demo_table([args.out / name for name in args.demos])
         return 0
-    for place in places(args):
+    for place in study.places(args):
         for name in args.arms:
             run_arm(place, name, not args.without_control)
     table(args.out)

@@ -30,43 +30,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assay.task import derive_seed, write_jsonl
-from experiments.study import (
-    ONE_THREAD,
-    Answer,
-    Place,
-    Row,
-    Table,
-    answers_of,
-    assay,
-    folder_of,
-    options,
-    places,
-    rows_of,
-    seeds_of,
-    spent,
-)
+from experiments import study
+from experiments.study import Answer, Place, Row, Table, answers_of, rows_of
 
-TASKS = ("--carried", "--short", "--obscured", "--count", "400")
-SHARES = ("--heldout-share", "0.2", "--validation-share", "0.15")
+TASKS, SFT, RL = study.settings_of("lake_training", "tasks", "sft", "rl")
 EXAMPLES = 128  # training tasks of SFT; RL asks the others
 ROOM = 130  # tokens of an answer
-ENGINE = ("validation=null", ONE_THREAD, "engine.micro_tokens=2048")
-SFT = (*ENGINE, "sft.epochs=1", "sft.batch_size=4", "sft.lr=2e-4", "sft.max_length=480")
-RL = (
-    *ENGINE,
-    "rl.steps=8",
-    "rl.prompts_per_step=8",
-    "rl.mini_batch=8",
-    "rl.rollouts_per_prompt=6",
-    "rl.lr=5e-5",
-    "rl.schedule=cosine",
-    "rl.warmup=1",
-    "rl.turns=1",
-    "tools.run_s=30",
-    f"rl.max_new_tokens={ROOM}",
-    "rl.max_length=480",
-    "rl.save_every=4",
-)
+AGENT = ("tools.turns=1", "tools.run_s=30")
 ARMS = {"rl": "0", "rl_credit": "0.5"}  # what RL pays for sub-answers
 BEFORE = {"all_gold": "sft", "gold_rl": "all_gold", "gold_more": "gold_rl"}
 CONTROLS = ("sft_more", "all_gold", "gold_more")
@@ -85,17 +55,7 @@ COLUMNS = ("outcome", "exact", "numeric", "string", "list", "sub-answers", "did 
 
 
 def tasks_of(place: Place) -> Path:
-    return place.tasks("lake", "--seed", "0", *TASKS, *SHARES)
-
-
-def gold(place: Place, tasks: Path) -> Path:
-    """The kept rollouts of the agent that knows the gold script of every task."""
-    rollouts, kept = tasks.with_suffix(".rollouts.jsonl"), tasks.with_suffix(".parquet")
-    if not kept.is_file():
-        agent = ("--solver", "reference", "--model", place.model, "sampling.n=1", "tools.turns=1")
-        assay("rollout", "--tasks", tasks, *agent, "tools.run_s=30", "--out", rollouts)
-        assay("select", "--rollouts", rollouts, "--strategy", "fv", "--out", kept)
-    return kept
+    return place.tasks("lake", *TASKS)
 
 
 def halves(tasks: Path) -> tuple[Path, Path]:
@@ -112,7 +72,7 @@ def train_arm(place: Place, name: str) -> None:
     """Train an arm and, before it, its start."""
     first, rest = halves(tasks_of(place))
     if name == "sft":
-        place.train(name, "sft", gold(place, first), place.model, SFT)
+        place.train(name, "sft", place.gold(first, AGENT), place.model, SFT)
     elif name in CONTROLS:
         train_control(place, first, name)
     elif name != "untouched":
@@ -136,12 +96,14 @@ def train_control(place: Place, first: Path, control: str) -> None:
         write_jsonl(data, rows)
     pair = ("all_gold", "gold_rl") if control == "gold_more" else ("sft", "rl")
     took, epoch = sum(map(place.spent, pair)), place.spent("sft") / EXAMPLES * len(rows)
-    place.lasting(took / epoch).train(control, "sft", gold(place, data), place.model, SFT)
+    place.lasting(took / epoch).train(control, "sft", place.gold(data, AGENT), place.model, SFT)
 
 
 def items(out: Path, seed: int, name: str, split: str) -> list[Answer]:
     """An arm's answers to a split; a twin has the key of its plain task."""
-    rows = {row["task_id"]: row for row in answers_of(folder_of(out, seed, name, split, ALIKE))}
+    rows = {
+        row["task_id"]: row for row in answers_of(study.folder_of(out, seed, name, split, ALIKE))
+    }
     plain = rows_of(out / "tasks" / f"{split.removesuffix(TWIN)}.jsonl") if rows else []
     tables = {task["id"]: str(task["meta"]["tables"][0]) for task in plain}
     found: list[Answer] = []
@@ -164,18 +126,16 @@ def items(out: Path, seed: int, name: str, split: str) -> list[Answer]:
 
 def table(out: Path, split: str) -> None:
     """Levels and differences; of twins also the differences from their plain tasks."""
+
     shown = Table(COLUMNS, PAIRS, shared=True)
-    for name in NAMES:
-        for seed in seeds_of(out):
-            seconds = spent(out / f"seed{seed}" / f"{name}.spent.json")
-            shown.add(name, seed, items(out, seed, name, split), seconds)
+    shown.fill(out, NAMES, lambda name, seed: items(out, seed, name, split))
     shown.show()
     if split.endswith(TWIN):
         print("\nplain → twin\n")
         columns = ("outcome", "exact", "sub-answers", "recalled")
         twins = Table(columns, [(f"{n}, plain", n) for n in NAMES], shared=True)
         for name in NAMES:
-            for seed in seeds_of(out):
+            for seed in study.seeds_of(out):
                 plain = items(out, seed, name, split.removesuffix(TWIN))
                 twins.add(f"{name}, plain", seed, plain)
                 twins.add(name, seed, items(out, seed, name, split) if plain else [])
@@ -183,12 +143,12 @@ def table(out: Path, split: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = options(__doc__, NAMES, SPLITS).parse_args(argv)
+    args = study.options(__doc__, NAMES, SPLITS).parse_args(argv)
     words = ("krama.agent=lake-script", f"sampling.max_new_tokens={ROOM}", "tools.run_s=30")
-    for place in places(args):
+    for place in study.places(args):
         for name in args.arms:
             train_arm(place, name)
-            target = folder_of(place.out, place.seed, name, args.split, ALIKE)
+            target = study.folder_of(place.out, place.seed, name, args.split, ALIKE)
             tasks = f"krama:{tasks_of(place) / args.split}.jsonl"
             place.answer(target, place.trained(name), tasks, *words)
     table(args.out, args.split)

@@ -25,45 +25,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from assay.task import write_jsonl
-from experiments import demo_search, order
-from experiments.study import (
-    ONE_THREAD,
-    Answer,
-    Place,
-    Row,
-    Table,
-    answers_of,
-    options,
-    places,
-    rows_of,
-    seeds_of,
-    spent,
-)
+from experiments import demo_search, order, study
+from experiments.study import Answer, Place, Row, Table, answers_of, rows_of
 
 KINDS = ("refine", "order", "sql")
 EXAMPLES, POOL, ASKED, REPLAYED = 160, 40, 60, 16
-SHARED = ("validation=null", ONE_THREAD, "engine.micro_tokens=2048")
-SFT = (
-    "sft.epochs=1",
-    "sft.batch_size=4",
-    "sft.lr=1.5e-4",
-    "sft.max_length=512",
-    "sft.save_every=30",
-)
-RL = (
-    "rl.steps=12",
-    "rl.prompts_per_step=9",
-    "rl.mini_batch=9",
-    "rl.rollouts_per_prompt=6",
-    "rl.lr=5e-5",
-    "rl.schedule=cosine",
-    "rl.warmup=1",
-    "rl.temperature=0.7",
-    "rl.max_new_tokens=144",
-    "rl.max_length=512",
-    "rl.save_every=3",
-    "reward.refinement.wrong_drop=0.3",
-)
+SFT, RL = study.settings_of("one_model", "sft", "rl")
 # an arm of SFT: how many examples of each kind, and the arm it goes on from
 TAUGHT: dict[str, tuple[Mapping[str, int], str]] = {
     **{kind: ({kind: EXAMPLES}, "untouched") for kind in KINDS},
@@ -120,7 +87,7 @@ def train_arm(place: Place, name: str) -> None:
     train_arm(place, before)
     write_jsonl(data, in_turns([training(place, k)[reinforced][:n] for k, n in counts.items()]))
     command, settings = ("grpo", RL) if reinforced else ("sft", SFT)
-    place.train(name, command, data, place.trained(before), (*SHARED, *settings))
+    place.train(name, command, data, place.trained(before), settings)
 
 
 def asked(place: Place, split: str) -> list[Row]:
@@ -135,7 +102,7 @@ def split_of(place: Place, kind: str, split: str) -> Path:
 def table(out: Path, split: str) -> None:
     """Outcome by arm and kind; `specialist` has each kind's own."""
     shown = Table(KINDS, PAIRS)
-    for seed in seeds_of(out):
+    for seed in study.seeds_of(out):
         folder = out / f"seed{seed}"
         kinds = {row["id"]: row["kind"] for row in rows_of(folder / f"asked_{split}.kinds.jsonl")}
         special: list[Answer] = []
@@ -145,14 +112,14 @@ def table(out: Path, split: str) -> None:
                 kind, outcome = kinds[row["task_id"]], float(row["outcome"] or 0.0)
                 found.append(Answer(row["task_id"], row["source"], {kind: outcome}))
             special += [one for one in found if name in one.values]
-            shown.add(name, seed, found, spent(folder / f"{name}.spent.json"))
+            shown.add(name, seed, found, study.spent(folder / f"{name}.spent.json"))
         shown.add("specialist", seed, special)
     shown.show()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = options(__doc__, ARMS).parse_args(argv)
-    for place in places(args):
+    args = study.options(__doc__, ARMS).parse_args(argv)
+    for place in study.places(args):
         tasks = place.folder / f"asked_{args.split}.jsonl"
         rows = asked(place, args.split)
         kinds = tasks.with_suffix(".kinds.jsonl")

@@ -22,47 +22,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.study import (
-    ONE_THREAD,
-    Answer,
-    Place,
-    Row,
-    Table,
-    answers_of,
-    options,
-    part,
-    places,
-    rows_of,
-    seeds_of,
-    spent,
-)
+from experiments import study
+from experiments.study import Answer, Place, Row, Table, answers_of, rows_of
 
 FORMS = {"plain": "states=false", "states": "states=true"}
-TASKS = (
-    "mapper_share=0.5",
-    "drop_share=0.75",
-    "max_chars=90",
-    "thresholds=[45,50,55,60]",
-    "train_sft=480",
-    "train_rl=120",
-    "validation=30",
-    "heldout=60",
-    "brief=true",
-)
-SHARED = ("validation=null", ONE_THREAD, "engine.micro_tokens=1536")
-SFT = ("sft.epochs=1", "sft.max_length=320", "sft.save_every=30")
-RL = (
-    "rl.steps=12",
-    "rl.prompts_per_step=8",
-    "rl.mini_batch=8",
-    "rl.rollouts_per_prompt=6",
-    "rl.lr=5e-5",
-    "rl.schedule=cosine",
-    "rl.warmup=1",
-    "rl.temperature=0.7",
-    "rl.max_length=320",
-    "rl.save_every=3",
-)
+TASKS, SFT, RL = study.settings_of("order", "tasks", "sft", "rl")
 ROOM = {"plain": 64, "states": 144}  # tokens of an answer
 SHARES = {"format": 0, "status": 0, "progress": 0, "success": 1}  # of the reward: success alone
 OUTCOME = tuple(f"reward.refinement.{name}={share}" for name, share in SHARES.items())
@@ -120,12 +84,12 @@ def train_arm(place: Place, name: str) -> None:
     tasks = tasks_of(place, arm.form)
     if not arm.rl:
         data = tasks / f"sft_{arm.examples}.jsonl"
-        part(tasks / "train_sft.jsonl", data, arm.examples)
-        words = (*SHARED, *SFT, f"sft.batch_size={arm.batch}")
+        study.part(tasks / "train_sft.jsonl", data, arm.examples)
+        words = (*SFT, f"sft.batch_size={arm.batch}")
         place.train(name, "sft", data, place.model, words)
         return
     train_arm(place, arm.start)
-    words = (*SHARED, *RL, f"rl.max_new_tokens={ROOM[arm.form]}", *arm.rl)
+    words = (*RL, f"rl.max_new_tokens={ROOM[arm.form]}", *arm.rl)
     place.train(name, "grpo", tasks / "train_rl.jsonl", place.trained(arm.start), words)
 
 
@@ -133,14 +97,9 @@ def train_control(place: Place) -> None:
     """SFT on the examples of the start of `OF` and on the gold of every task that `OF` asked."""
     train_arm(place, OF)
     arm, folder = ARMS[OF], tasks_of(place, ARMS[OF].form)
-    names, more = place.asked(OF), folder / "asked.jsonl"
-    count = part(folder / "train_rl.jsonl", more, 0, lambda task: task["id"] in names)
-    data = folder / "all_gold.jsonl"
-    data.write_bytes((folder / f"sft_{arm.examples}.jsonl").read_bytes() + more.read_bytes())
-    first = place.spent(arm.start)
-    times = (first + place.spent(OF)) / (first / arm.examples * (arm.examples + count))
-    words = (*SHARED, *SFT, f"sft.batch_size={ARMS[arm.start].batch}")
-    place.lasting(times).train(CONTROL, "sft", data, place.model, words)
+    files = folder / f"sft_{arm.examples}.jsonl", folder / "train_rl.jsonl"
+    words = (*SFT, f"sft.batch_size={ARMS[arm.start].batch}")
+    place.train_on_asked(CONTROL, arm.start, OF, files, words)
 
 
 def items(tasks: Sequence[Row], rows: Sequence[Row]) -> list[Answer]:
@@ -164,19 +123,19 @@ def items(tasks: Sequence[Row], rows: Sequence[Row]) -> list[Answer]:
 
 
 def table(out: Path, split: str) -> None:
+    def answers(name: str, seed: int) -> list[Answer]:
+        folder = out / f"seed{seed}"
+        rows = answers_of(folder / f"{name}.{split}")
+        return items(rows_of(folder / form_of(name) / f"{split}.jsonl") if rows else [], rows)
+
     shown = Table(COLUMNS, PAIRS)
-    for name in NAMES:
-        for seed in seeds_of(out):
-            folder = out / f"seed{seed}"
-            rows = answers_of(folder / f"{name}.{split}")
-            tasks = rows_of(folder / form_of(name) / f"{split}.jsonl") if rows else []
-            shown.add(name, seed, items(tasks, rows), spent(folder / f"{name}.spent.json"))
+    shown.fill(out, NAMES, answers)
     shown.show()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = options(__doc__, NAMES).parse_args(argv)
-    for place in places(args):
+    args = study.options(__doc__, NAMES).parse_args(argv)
+    for place in study.places(args):
         for name in args.arms:
             train_arm(place, name)
             tasks = tasks_of(place, form_of(name)) / f"{args.split}.jsonl"

@@ -16,10 +16,12 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from assay.rows import read_rows
 from train.evaluation.stats import Interval, clustered_mean, mean_interval
@@ -30,8 +32,13 @@ ROOT = Path(__file__).resolve().parents[1]
 ROUNDING = "engine.rounding=nearest"  # what most tables in docs/results.md were made with
 EPOCHS = "sft.epochs="
 FOREIGN = {"sft": ("rl.", "reward."), "grpo": ("sft.",)}  # settings that a command does not have
-ONE_THREAD = "engine.threads=1"
 Row = dict[str, Any]
+_SETTINGS = yaml.safe_load(Path(__file__).with_name("studies.yaml").read_text(encoding="utf-8"))
+
+
+def settings_of(name: str, *kinds: str) -> tuple[tuple[str, ...], ...]:
+    """The words of studies.yaml that a study gives to its commands, by kind."""
+    return tuple(tuple(_SETTINGS[name][kind].split()) for kind in kinds)
 
 
 def rows_of(path: Path) -> list[Row]:
@@ -104,16 +111,39 @@ class Place:
     def answer(self, target: Path, model: str, tasks: object, *words: str) -> None:
         """`assay eval`, greedy, into `target`."""
         if not (target / "results.json").is_file():
-            more = (*words, ONE_THREAD, "--no-baselines")
+            more = (*words, "engine.threads=1", "--no-baselines")
             assay("eval", "--model", model, "--tasks", tasks, "--out", target, *more)
 
     def spent(self, name: str) -> float:
         return spent(self.folder / f"{name}.spent.json")
 
+    def gold(self, tasks: Path, rolled: Sequence[str], chosen: Sequence[str] = ()) -> Path:
+        """The kept rollouts of the agent that knows the gold of every task."""
+        rollouts, kept = tasks.with_suffix(".rollouts.jsonl"), tasks.with_suffix(".parquet")
+        if not kept.is_file():
+            agent = ("--solver", "reference", "--model", self.model, "sampling.n=1", *rolled)
+            assay("rollout", "--tasks", tasks, *agent, "--out", rollouts)
+            assay("select", "--rollouts", rollouts, "--strategy", "fv", *chosen, "--out", kept)
+        return kept
+
     def asked(self, *names: str) -> set[str]:
         """The ids of the tasks that these runs of RL asked."""
         files = [f for name in names for f in (self.folder / name / "rollouts").glob("*.jsonl")]
         return {str(row["task_id"]) for file in files for row in rows_of(file)}
+
+    def train_on_asked(
+        self, name: str, start: str, rl: str, files: tuple[Path, Path], settings: Sequence[str]
+    ) -> None:
+        """The control of RL that went on from `start`: SFT on the examples of `start`, the first of
+        the files, and on the gold of every task that `rl` asked, which are in the second, for the
+        processor time of both."""
+        few, more = files
+        asked, data = self.asked(rl), few.with_name(f"{name}.jsonl")
+        count = part(more, data, 0, lambda task: task["id"] in asked)
+        data.write_bytes(few.read_bytes() + data.read_bytes())
+        first = self.spent(start)
+        times = (first + self.spent(rl)) / (first * (1 + count / len(rows_of(few))))
+        self.lasting(times).train(name, "sft", data, self.model, settings)
 
     def lasting(self, times: float) -> Place:
         """This place, whose SFT has `times` as many epochs as a start, at least one. A start has
@@ -176,6 +206,9 @@ class Answer:
     label: str = ""
 
 
+Items = Callable[[str, int], Sequence[Answer]]  # of an arm and a seed
+
+
 @dataclass(frozen=True)
 class Table:
     """Answers of arms: their levels by seed and over all seeds, and paired differences. `shared`:
@@ -195,6 +228,13 @@ class Table:
                 own = [replace(a, source=f"{seed} {a.source}") for a in own]
             self.found.setdefault(arm, {})[seed] = own
             self.minutes[arm, seed] = seconds / 60
+
+    def fill(self, out: Path, arms: Iterable[str], items: Items) -> None:
+        """Add what the arms answered in each seed, with the processor seconds of their training."""
+        for arm in arms:
+            for seed in seeds_of(out):
+                seconds = spent(out / f"seed{seed}" / f"{arm}.spent.json")
+                self.add(arm, seed, items(arm, seed), seconds)
 
     def show(self) -> None:
         print(f"| arm | seed | {' | '.join(self.columns)} | processor min |")

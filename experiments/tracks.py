@@ -28,39 +28,12 @@ from pathlib import Path
 from statistics import fmean
 
 from assay.task import write_jsonl
-from experiments.study import (
-    ONE_THREAD,
-    Answer,
-    Place,
-    Row,
-    Table,
-    answers_of,
-    options,
-    places,
-    rows_of,
-    seeds_of,
-    spent,
-)
+from experiments import study
+from experiments.study import Answer, Place, Row, Table, answers_of, rows_of
 
 TRACKS = ("atomic_m", "atomic_f", "agnostic_m", "order_m", "order_f")
 POOL = 96  # tasks of a track that RL may ask
-SHARED = ("validation=null", ONE_THREAD, "engine.micro_tokens=1536")
-SFT = ("sft.epochs=1", "sft.batch_size=4", "sft.max_length=1400", "sft.save_every=15")
-RL = (
-    "rl.steps=8",
-    "rl.prompts_per_step=5",
-    "rl.mini_batch=5",
-    "rl.rollouts_per_prompt=8",
-    "rl.balance=track",
-    "rl.lr=5e-5",
-    "rl.schedule=cosine",
-    "rl.warmup=1",
-    "rl.temperature=0.7",
-    "rl.max_new_tokens=640",
-    "rl.max_length=1600",
-    "rl.save_every=2",
-    "reward.refinement.wrong_drop=0.3",
-)
+SFT, RL = study.settings_of("tracks", "sft", "rl")
 CHEATS = {"copy": "cheat:copy", "drop": "cheat:drop"}
 ARMS = (*CHEATS, "untouched", "sft", "rl", "all_gold")
 PAIRS = (("sft", "rl"), ("all_gold", "rl"), ("sft", "all_gold"), ("copy", "sft"))
@@ -128,14 +101,14 @@ def train_arm(place: Place, args: argparse.Namespace, name: str) -> None:
     """Train an arm, with what it needs."""
     sft, rl = training(place, args)
     if name == "sft":
-        place.train(name, "sft", sft, place.model, (*SHARED, *SFT))
+        place.train(name, "sft", sft, place.model, SFT)
     elif name == "rl":
         train_arm(place, args, "sft")
-        place.train(name, "grpo", rl, place.trained("sft"), (*SHARED, *RL))
+        place.train(name, "grpo", rl, place.trained("sft"), RL)
     elif name == "all_gold":
         train_arm(place, args, "rl")
         data = control(place, rows_of(sft), rows_of(rl))
-        place.train(name, "sft", data, place.model, (*SHARED, *SFT))
+        place.train(name, "sft", data, place.model, SFT)
 
 
 def control(place: Place, sft: Sequence[Row], rl: Sequence[Row]) -> Path:
@@ -174,13 +147,15 @@ def items(tasks: Sequence[Row], rows: Sequence[Row]) -> list[Answer]:
 
 def table(out: Path, split: str) -> None:
     """Every finished arm; then RS by what a task is."""
+
+    def answers(name: str, seed: int) -> list[Answer]:
+        folder = out / f"seed{seed}"
+        rows = answers_of(folder / f"{name}.{split}")
+        tasks = rows_of(folder / f"asked_{split}" / "heldout.jsonl") if rows else []
+        return items(tasks, rows)
+
     shown = Table(COLUMNS, PAIRS)
-    for name in ARMS:
-        for seed in seeds_of(out):
-            folder = out / f"seed{seed}"
-            rows = answers_of(folder / f"{name}.{split}")
-            tasks = rows_of(folder / f"asked_{split}" / "heldout.jsonl") if rows else []
-            shown.add(name, seed, items(tasks, rows), spent(folder / f"{name}.spent.json"))
+    shown.fill(out, ARMS, answers)
     shown.show()
     every = [(n, a) for n, seeds in shown.found.items() for found in seeds.values() for a in found]
     print(f"\n| slice | {' | '.join(shown.found)} |\n|---|{'---|' * len(shown.found)}")
@@ -193,7 +168,7 @@ def table(out: Path, split: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = options(__doc__, ARMS)
+    parser = study.options(__doc__, ARMS)
     tasks = "what `assay tasks cdr` wrote"
     parser.add_argument("--tasks", type=lambda t: Path(t).resolve(), required=True, help=tasks)
     parser.add_argument("--max-chars", type=int, default=2000, help="of an input (%(default)s)")
@@ -203,7 +178,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--slots", type=int, default=64, help="of evaluations (%(default)s)")
     args = parser.parse_args(argv)
     words = (f"engine.slots={max(64, args.slots)}", "sampling.max_new_tokens=900")
-    for place in places(args):
+    for place in study.places(args):
         for name in args.arms:
             train_arm(place, args, name)
             model = CHEATS.get(name) or place.trained(name)

@@ -29,15 +29,14 @@ from experiments.study import Answer, Table
 from experiments.sweep import line, main, table
 
 SFT = [
-    *(demo_search.SFT, (*order.SHARED, *order.SFT), table_training.SFT, table_training.AGAIN),
-    *(tool_training.SFT, lake_training.SFT, (*one_model.SHARED, *one_model.SFT)),
-    (*tracks.SHARED, *tracks.SFT),
+    *(demo_search.SFT, order.SFT, table_training.SFT, table_training.AGAIN, tool_training.SFT),
+    *(lake_training.SFT, one_model.SFT, tracks.SFT),
 ]
 RL = [
     *((*demo_search.RL, *arm.rl) for arm in demo_search.ARMS.values()),
-    *((*order.SHARED, *order.RL, *arm.rl) for arm in order.ARMS.values()),
-    *(table_training.RL, table_training.EVEN, tool_training.RL, lake_training.RL),
-    *((*one_model.SHARED, *one_model.RL), (*tracks.SHARED, *tracks.RL)),
+    *((*order.RL, *arm.rl) for arm in order.ARMS.values()),
+    *(table_training.RL, (*table_training.RL, *table_training.EVEN), tool_training.RL),
+    *(lake_training.RL, one_model.RL, tracks.RL),
 ]
 
 
@@ -49,8 +48,7 @@ def test_every_run_of_every_study_has_settings_that_exist() -> None:
         given_values(DemoTaskSettings, [*arm.tasks, *demo_search.SPLITS])
     for form in order.FORMS.values():
         OrderSettings(**given_values(OrderSettings, [*order.TASKS, form]))
-    words = [*lake_training.TASKS, *lake_training.SHARES, "--out", "x"]
-    assert lake_options().parse_args(words).obscured
+    assert lake_options().parse_args([*lake_training.TASKS, "--out", "x"]).obscured
 
 
 def test_arms_are_paired_by_item_and_seed(capsys: pytest.CaptureFixture[str]) -> None:
