@@ -69,9 +69,9 @@ test-slurm: setup
 
 # What `assay export` writes against the real harbor, verifiers, inspect, NeMo Gym and TRL, and
 # what trackers get against the real Weights & Biases and TensorBoard, each in
-# an environment of its own (.interop/); needs Python 3.12 beside. ARGS names some of them.
-test-interop: setup
-	$(BIN)/python tests/support/interop.py $(ARGS)
+# an environment of its own (.matrix/); needs Python 3.12 beside. ARGS names some of them.
+test-interop:
+	$(PYTHON) tests/support/matrix.py --interop $(ARGS)
 
 # Environments made from nothing with uv (.matrix/): Python × transformers × peers, imported and
 # tested; writes the table of docs/interop.md. ARGS names some rows.

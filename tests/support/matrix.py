@@ -1,11 +1,13 @@
 """`make test-matrix`: environments made from nothing, what is imported and tested in each, and the
-table of docs/interop.md.
+table of docs/interop.md. `make test-interop`: the rows that hold our exports against the real
+libraries.
 
 `python tests/support/matrix.py [NAME …]` (all without names) makes `.matrix/NAME` with uv, imports
 what the row names, runs its tests, and puts the row into the page. Rows that were not asked for
 stay as they are. torch is the release of `make setup` where a row names no other; a folder of
 wheels (PIP_FIND_LINKS) is looked into first. `--ci`: one row, no page, and an environment that
-cannot be made is said and is no failure.
+cannot be made is said and is no failure. `--interop`: all rows of `make test-interop`, which are
+not in the page.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ class Row:
     tests: str
     shown: str
     resolve: bool = False
+    interop: bool = False
+    bare: str = ""  # installed after the others, without its own requirements
 
 
 ASKED = tomllib.loads((ROOT / "tests" / "interop" / "matrix.toml").read_text("utf-8"))
@@ -102,19 +106,23 @@ def made(name: str, row: Row) -> tuple[str, dict[str, str]]:
     said(uv(), "venv", "-q", "--clear", "--python", [row.python, *found][-1], str(folder))
     words = row.words.format(torch=TORCH).split()
     links = [f"--find-links={link}" for link in os.environ.get("PIP_FIND_LINKS", "").split()]
-    said(uv(), "pip", "install", "-q", "--python", python, *links, *words)
+    install = (uv(), "pip", "install", "-q", "--python", python, *links)
+    said(*install, *words)
+    if row.bare:
+        said(*install, "--no-deps", *row.bare.split())
     return python, pinned(said(uv(), "pip", "freeze", "--python", python))
 
 
 def tried(python: str, row: Row) -> str:
     """What the environment did: imports, then tests."""
-    env = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    paths = f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'support'}"
+    env = {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     said(python, "-c", "; ".join(f"import {name}" for name in row.imports.split()), **env)
     if not row.tests:
         return "imported: " + ", ".join(
             f"`{name.partition('.')[0]}`" for name in row.imports.split()
         )
-    print(f"  {' '.join(row.tests)}", flush=True)
+    print(f"  {' '.join(row.tests.split())}", flush=True)
     words = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
     words += shlex.split(row.tests)
     env = {**os.environ, **env}
@@ -144,7 +152,8 @@ def write(name: str, line: str) -> None:
     head, rule, rest = PAGE.read_text("utf-8").partition("|---|---|---|---|---|\n")
     lines = rest.splitlines()
     old = {row.split("|")[1].strip(): row for row in lines if row.startswith("|")} | {name: line}
-    rows = [old.get(n) or f"| {n} | {row.python} | | not run | |" for n, row in ROWS.items()]
+    listed = {n: row for n, row in ROWS.items() if not row.interop}
+    rows = [old.get(n) or f"| {n} | {row.python} | | not run | |" for n, row in listed.items()]
     below = [row for row in lines if not row.startswith("|")]
     PAGE.write_text("\n".join([head + rule + rows[0], *rows[1:], *below]).rstrip() + "\n", "utf-8")
 
@@ -153,17 +162,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="environments made from nothing, and their tests")
     parser.add_argument("names", nargs="*", choices=[[], *ROWS], metavar="NAME")
     parser.add_argument("--ci", action="store_true", help="no page; not made is no failure")
+    parser.add_argument("--interop", action="store_true", help="the rows that are not in the page")
     args = parser.parse_args()
     PLACE.mkdir(exist_ok=True)
     failed = False
-    for name in args.names or ROWS:
+    for name in args.names or [n for n in ROWS if ROWS[n].interop == args.interop]:
         print(f"matrix: {name}", flush=True)
         line = entry(name, ROWS[name])
         print(line, flush=True)
         lacks = args.ci and "**not made**" in line
         if lacks:
             print(f"not run: tests in the environment {name!r} (it could not be made)")
-        elif not args.ci:
+        elif not args.ci and not ROWS[name].interop:
             write(name, line)
         failed |= "**" in line and not lacks
     return int(failed)
