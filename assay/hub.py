@@ -53,7 +53,7 @@ def local_place(place: str, release: str, wanted: Sequence[str] = ()) -> Path:
             )
     except TaskError as error:
         here = "" if place.startswith(PREFIX) else "no such file or folder here, and "
-        near = "" if repo == release else f"; the benchmark's own data set is {release}"
+        near = "" if release in (repo, "") else f"; the benchmark's own data set is {release}"
         why = str(error).removeprefix(f"{place}: ")
         raise TaskError(f"{place}: {here}{why}{near}") from None
     target = Path(found) / inner
