@@ -33,9 +33,8 @@ from assay.task import derive_seed, write_jsonl
 from experiments import study
 from experiments.study import Answer, Place, Row, Table, answers_of, rows_of
 
-TASKS, SFT, RL = study.settings_of("lake_training", "tasks", "sft", "rl")
+TASKS, SFT, RL, ANSWERED = study.settings_of("lake_training", "tasks", "sft", "rl", "answered")
 EXAMPLES = 128  # training tasks of SFT; RL asks the others
-ROOM = 130  # tokens of an answer
 AGENT = ("tools.turns=1", "tools.run_s=30")
 ARMS = {"rl": "0", "rl_credit": "0.5"}  # what RL pays for sub-answers
 BEFORE = {"all_gold": "sft", "gold_rl": "all_gold", "gold_more": "gold_rl"}
@@ -126,7 +125,6 @@ def items(out: Path, seed: int, name: str, split: str) -> list[Answer]:
 
 def table(out: Path, split: str) -> None:
     """Levels and differences; of twins also the differences from their plain tasks."""
-
     shown = Table(COLUMNS, PAIRS, shared=True)
     shown.fill(out, NAMES, lambda name, seed: items(out, seed, name, split))
     shown.show()
@@ -144,13 +142,12 @@ def table(out: Path, split: str) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = study.options(__doc__, NAMES, SPLITS).parse_args(argv)
-    words = ("krama.agent=lake-script", f"sampling.max_new_tokens={ROOM}", "tools.run_s=30")
     for place in study.places(args):
         for name in args.arms:
             train_arm(place, name)
             target = study.folder_of(place.out, place.seed, name, args.split, ALIKE)
             tasks = f"krama:{tasks_of(place) / args.split}.jsonl"
-            place.answer(target, place.trained(name), tasks, *words)
+            place.answer(target, place.trained(name), tasks, *ANSWERED)
     table(args.out, args.split)
     return 0
 

@@ -37,7 +37,7 @@ _SETTINGS = yaml.safe_load(Path(__file__).with_name("studies.yaml").read_text(en
 
 
 def settings_of(name: str, *kinds: str) -> tuple[tuple[str, ...], ...]:
-    """The words of studies.yaml that a study gives to its commands, by kind."""
+    """The words that studies.yaml has for a study: a tuple for each kind, in their order."""
     return tuple(tuple(_SETTINGS[name][kind].split()) for kind in kinds)
 
 
@@ -230,7 +230,7 @@ class Table:
             self.minutes[arm, seed] = seconds / 60
 
     def fill(self, out: Path, arms: Iterable[str], items: Items) -> None:
-        """Add what the arms answered in each seed, with the processor seconds of their training."""
+        """Add the answers of each arm in each seed, and the processor seconds of its training."""
         for arm in arms:
             for seed in seeds_of(out):
                 seconds = spent(out / f"seed{seed}" / f"{arm}.spent.json")

@@ -211,7 +211,7 @@ class Ask:
         seed = derive_seed(self.seed, "rollouts", step)
         groups = sample(asked, self.engine, self.tokenizer, self.config, seed, self.maker)
         self.engine.release()
-        give_back_memory()  # what decoding used: little of it fits what the backward pass wants
+        give_back_memory()  # blocks that decoding freed: the backward pass wants other sizes
         return batch_of(asked, groups, self.score(asked, groups), self.config, rows)
 
 

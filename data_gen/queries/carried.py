@@ -165,7 +165,8 @@ def _page(tables: Sequence[tuple[Layout, Frame]]) -> str:
 
 def _workbook(tables: Sequence[tuple[Layout, Frame]]) -> bytes:
     openpyxl = importlib.import_module("openpyxl")
-    book = openpyxl.Workbook()  # a write-only one lacks the sizes, and readers read it twice
+    # not write_only, which leaves out the size of a sheet: readers then go through it twice
+    book = openpyxl.Workbook()
     book.remove(book.active)
     for layout, frame in tables:
         sheet = book.create_sheet(layout.sheet)

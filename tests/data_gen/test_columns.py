@@ -64,8 +64,9 @@ VALUES: dict[str, Any] = {
     "drawn below 900000": random.Random(4).sample(range(1000, 900_000), 600),
 }
 
-# cases by what is asked: what may be computed of a column (`use`), what it is (`kind`), whether it
-# holds values of many things, whether it counts cells
+# Cases by the question that is asked of a column: what may be computed of it (`use`), what it is
+# (`kind`), whether its values are of different things (`of_many_things`), whether its numbers are
+# counts in the cells of a table (`cells`).
 TABLE = tables("columns")
 
 

@@ -81,7 +81,7 @@ def test_capture_keeps_both_ends_in_bounds(parts: list[bytes], cap: int) -> None
 @FIXTURE
 @given(st.text(), st.binary(max_size=200))
 def test_output_and_frames_are_held_to_their_forms(text: str, data: bytes) -> None:
-    """Control characters in output are replaced. Bytes from a jail give an object, or an error."""
+    """Output keeps no control characters but \\n and \\t. A frame is an object, or is refused."""
     assert join(b"start", b"end", 1008) == "start\n[... 1000 bytes left out ...]\nend"
     assert neutral("a\x1b[2Jb\u202egnp\r\nc\rd") == "a\ufffd[2Jb\ufffdgnp\nc\nd"
     kept = set(neutral(text))
