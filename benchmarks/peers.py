@@ -36,7 +36,7 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
-from assay import HUGE_PAGES
+from assay import MEMORY
 from assay.family import family_named, gold_answer
 from assay.task import Task, read_tasks
 from benchmarks.engine import decode_floor, demo_tasks, train_floor
@@ -65,7 +65,7 @@ class Side:
         if name == "ours":
             env["PYTHONPATH"] = str(ROOT)
         else:
-            env.pop(HUGE_PAGES[0], None)  # as they come
+            env = {name: said for name, said in env.items() if name not in MEMORY}  # as they come
         self.name = name
         self.log = setup.with_suffix(f".{name}.log")
         with self.log.open("w") as log:
@@ -187,7 +187,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", help="Hugging Face folder (default: SmolLM2-135M-Instruct)")
     parser.add_argument("--only", nargs="+", choices=WORKS, default=list(WORKS))
     args = parser.parse_args(argv)
-    os.environ.setdefault(*HUGE_PAGES)  # for our side and the floor, as `assay` does
+    os.environ |= {**MEMORY, **os.environ}  # for our side and the floor, as `assay` does
     model = resolve_model(args.model) if args.model is None else Path(args.model)
     tokenizer = ChatTokenizer(model)
     set_threads(args.threads)
