@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from itertools import chain, islice
 from multiprocessing import Pipe
@@ -115,8 +114,10 @@ class WorkerPool:
         self._few, self._apart, self._kill = few, apart, kill
         self._begun = self._over = False
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
-        self._all: set[_Worker] = set()
-        self._jobs: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
+        self._all: dict[int, _Worker] = {}
+        self._tokens: queue.SimpleQueue[bool] = queue.SimpleQueue()  # one for each job that waits
+        self._jobs = [queue.SimpleQueue[_Asked]() for _ in range(workers)]  # of each process
+        self._places: dict[object, int] = {}  # what jobs share → the process that has it
         self._threads: list[Thread] = []
 
     def __enter__(self) -> WorkerPool:
@@ -125,13 +126,13 @@ class WorkerPool:
     def __exit__(self, kind: object, *more: object) -> None:
         self._over = True
         if kind is not None and self._kill:
-            for worker in [*self._all]:
+            for worker in [*self._all.values()]:
                 worker.process.kill()
         for _ in self._threads:
-            self._jobs.put(None)
+            self._tokens.put(False)
         for thread in self._threads:  # what has begun ends
             thread.join()
-        for worker in self._all:
+        for worker in self._all.values():
             worker.end()
 
     def map(
@@ -140,6 +141,7 @@ class WorkerPool:
         jobs: Iterable[Job],
         ahead: int = 0,
         died: Callable[[Job, int], Found] | None = None,
+        near: Callable[[Job], object] = lambda job: None,
     ) -> Iterator[Found]:
         """What `work` gives for every job, in the order of the jobs, which are taken as they are
         needed; processes begin with the first of them before a result is asked for.
@@ -147,7 +149,8 @@ class WorkerPool:
         `ahead`: the most jobs whose results are waited for or kept at once (0: a few for each
         process); more where their results are small, so that a job that takes long keeps no process
         waiting. `died(job, status)` gives the result of a job whose process ended; without it that
-        raises `MachineError`.
+        raises `MachineError`. Jobs that are alike in `near(job)` are given to one process, which
+        may have kept what they share, unless another has nothing else to do.
         """
         if not self._threads:
             if self.workers == 1 and not self._apart:
@@ -157,13 +160,13 @@ class WorkerPool:
             jobs = chain(first, waiting)
             if len(first) <= self._few:
                 return self._here(work, jobs)
-            for _ in range(self.workers):
-                self._idle.put(self._spawned())
+            for place in range(self.workers):
+                self._idle.put(self._spawned(place))
                 thread = Thread(target=self._serve, name="workers", daemon=True)
                 thread.start()
                 self._threads.append(thread)
         over: queue.SimpleQueue[None] = queue.SimpleQueue()
-        more = (self._put(_Asked(partial(self.run, work, job, died), over)) for job in jobs)
+        more = (self._put(_Asked(work, job, died, over), near(job)) for job in jobs)
         begun, running = deque[_Asked](), AHEAD * self.workers
 
         def fill() -> None:
@@ -175,25 +178,38 @@ class WorkerPool:
         fill()
         return _results(begun, fill, over)
 
-    def _put(self, asked: _Asked) -> _Asked:
-        self._jobs.put(asked)
+    def _put(self, asked: _Asked, shared: object) -> _Asked:
+        self._jobs[self._places.setdefault(shared, len(self._places) % self.workers)].put(asked)
+        self._tokens.put(True)
         return asked
 
     def _serve(self) -> None:
         """One of the threads that hand jobs to processes."""
-        while (asked := self._jobs.get()) is not None:
-            if not (asked.dropped or self._over):
-                asked.answer()
+        while self._tokens.get():
+            worker = self._idle.get()
+            asked = self._next(worker.place)
+            if asked.dropped or self._over:
+                self._idle.put(worker)
+            else:
+                asked.answer(self.run, worker)
+
+    def _next(self, place: int) -> _Asked:
+        """A job, of the others' where none waits for this process. Who holds a token finds one."""
+        while True:
+            for jobs in (*self._jobs[place:], *self._jobs[:place]):
+                with suppress(queue.Empty):
+                    return jobs.get_nowait()
 
     def run(
         self,
         work: Callable[[Job], Found],
         job: Job,
         died: Callable[[Job, int], Found] | None = None,
+        worker: _Worker | None = None,
     ) -> Found:
         """What `work` gives for one job, in a process that is free; for any thread, after a map has
-        begun. `died`: as in `map`."""
-        worker = self._idle.get()
+        begun. `died`: as in `map`. `worker`: the process, where the caller has taken one."""
+        worker = worker or self._idle.get()
         try:
             if not worker.begun and self._start is not None:
                 worker.call(self._start, *self._given)
@@ -202,7 +218,6 @@ class WorkerPool:
         except WorkerDied as death:
             begun = worker.begun
             worker.end()
-            self._all.discard(worker)
             if died is None or not begun or self._over:
                 raise MachineError(
                     "a worker process was killed before its work was done (often for want of "
@@ -210,7 +225,7 @@ class WorkerPool:
                     if death.status < 0
                     else f"{death} before its work was done; its message stands above"
                 ) from None
-            worker = self._spawned()
+            worker = self._spawned(worker.place)
             status = death.status
         finally:
             self._idle.put(worker)
@@ -222,9 +237,8 @@ class WorkerPool:
         self._begun = True
         return map(work, jobs)
 
-    def _spawned(self) -> _Worker:
-        worker = _Worker()
-        self._all.add(worker)
+    def _spawned(self, place: int) -> _Worker:
+        self._all[place] = worker = _Worker(place)
         return worker
 
 
@@ -235,15 +249,15 @@ class _Asked:
     takes no lock in Python: a lock that an interrupt leaves taken would stop the others for ever.
     """
 
-    def __init__(self, run: Callable[[], Any], over: queue.SimpleQueue[None]) -> None:
-        self._run = run
+    def __init__(self, work: Any, job: Any, died: Any, over: queue.SimpleQueue[None]) -> None:
+        self._asked = work, job, died
         self._over = over  # has an entry for each job that ended
         self._found: Any = None
         self.over = self._good = self.dropped = False
 
-    def answer(self) -> None:
+    def answer(self, run: Callable[..., Any], worker: _Worker) -> None:
         try:
-            self._found, self._good = self._run(), True
+            self._found, self._good = run(*self._asked, worker), True
         except BaseException as error:
             self._found = error
         self.over = True
@@ -275,8 +289,8 @@ def _results(
 class _Worker:
     """A fresh interpreter with the modules of this one, and a pipe to it."""
 
-    def __init__(self) -> None:
-        self.begun = False
+    def __init__(self, place: int) -> None:
+        self.place, self.begun = place, False
         self._pipe, theirs = Pipe()
         with theirs:
             self.process = subprocess.Popen(

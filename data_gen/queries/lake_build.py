@@ -139,6 +139,12 @@ PROVED = Named("data_gen.queries.lake_proof:proved")
 NOT_RUN = Checked(None, "not run")
 
 
+def _first_file(job: Job) -> tuple[Path, str]:
+    """What a process that proves keeps the original of."""
+    question, folder = job
+    return folder, next((source.path for source in sources_of(question.ops or ())), "")
+
+
 @dataclass(frozen=True)
 class NoDraft:
     """A number that gave no draft: why, for which inputs, and the type of answer that it was to
@@ -412,7 +418,7 @@ def build(args: argparse.Namespace) -> int:
         need_tables(lakes, args, need)
         sides = divided(train, held, args.heldout_share, args.validation_share, args.seed)
         tally, parts = LakeTally(), Parts()
-        prove = partial(crew.map, partial(PROVED, uuid4().hex), ahead=AHEAD)
+        prove = partial(crew.map, partial(PROVED, uuid4().hex), ahead=AHEAD, near=_first_file)
         run = Run(args.seed, form, tally, prove)
         with Progress("lakes", "tasks", args.count) as bar:
             for split, count in wanted_tasks(sides, args).items():
