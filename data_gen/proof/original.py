@@ -230,14 +230,14 @@ def python_columns(columns: Sequence[Sequence[Any]], letter: str) -> Any:
     return arrow.table({f"{letter}{i}": _column(arrow, c) for i, c in enumerate(columns)})
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _column(arrow: Any, values: Sequence[Any]) -> Any:
     """A column of numbers alone, or of times alone, stays one; all else is text."""
     known = [v for v in values if v is not None]
-    if known and all(map(_is_number, known)):
+    if known and all(map(is_number, known)):
         whole = all(isinstance(v, int) for v in known)
         if whole and all(-(2**63) <= v < 2**63 for v in known):
             return arrow.array(values, arrow.int64())
@@ -455,11 +455,9 @@ def _words_for_numbers(table: Opened, numbers: dict[str, str], mixed: list[str])
     if not mixed:
         return
     nothing = ", ".join(map(literal, NOTHING))
-    is_number = "coalesce(regexp_full_match({}, {}), false)"
+    numeric = "coalesce(regexp_full_match({}, {}), false)"
     number = {
-        c: is_number.format(_bare(c), literal(_NUMBER))
-        if c in table.texts()
-        else f"{c} is not null"
+        c: numeric.format(_bare(c), literal(_NUMBER)) if c in table.texts() else f"{c} is not null"
         for c in numbers
     }
     words = " + ".join(

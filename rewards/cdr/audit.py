@@ -66,8 +66,10 @@ def json_spellings(task: Task) -> Mapping[str, str]:
         "no spaces": json.dumps(value, separators=(",", ":")),
         "spaces around": f"\n {whole} \n",
         "tabs": json.dumps(value, indent="\t"),
-        "keys in other order": json.dumps(_mapped(value, dict, _keys_turned)),
-        "lists in other order": json.dumps(_mapped(value, list, _turned)),
+        "keys in other order": json.dumps(
+            _mapped(value, dict, lambda d: dict(reversed(d.items())))
+        ),
+        "lists in other order": json.dumps(_mapped(value, list, lambda items: items[::-1])),
         "texts in upper case": json.dumps(_mapped(value, str, str.upper)),
         "texts with spaces": json.dumps(_mapped(value, str, " {} ".format)),
         "escapes": json.dumps(value, ensure_ascii=True),
@@ -83,14 +85,6 @@ def json_spellings(task: Task) -> Mapping[str, str]:
         "trailing period": f"{whole}.",
         "in a tag": f"<answer>{whole}</answer>",
     }
-
-
-def _turned(value: list[Any]) -> list[Any]:
-    return value[::-1]
-
-
-def _keys_turned(value: dict[str, Any]) -> dict[str, Any]:
-    return dict(reversed(value.items()))
 
 
 def _mapped(value: Any, kind: type, change: Any) -> Any:

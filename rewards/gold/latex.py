@@ -166,12 +166,9 @@ def _label(text: str) -> str:
     return found[1].strip() if found else ""
 
 
-def _images(text: str) -> tuple[str, ...]:
-    return tuple(path.strip() for path in rx(IMAGE).findall(text))
-
-
 def _alone(text: str, caption: str | None = None) -> Figure:
-    return Figure(_label(text), _caption(text) if caption is None else caption, _images(text))
+    images = tuple(path.strip() for path in rx(IMAGE).findall(text))
+    return Figure(_label(text), _caption(text) if caption is None else caption, images)
 
 
 def _sub_figures(environment: str) -> tuple[list[Figure], str]:

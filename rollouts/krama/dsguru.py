@@ -19,7 +19,6 @@ from assay.task import Task
 from rollouts.environment import EpisodeEnd, EpisodeStart, ModelTurn, Reply
 from rollouts.krama.index import groups, snippet, title
 from rollouts.krama.lake import EXHAUSTED, LakeFolder, answer_of, blocks, printed_values
-from rollouts.sandbox.model import Result
 from rollouts.tool_calls import json_value
 from rollouts.tools import clip
 from rollouts.words.krama import KIND, csv_files, question_of, tables_of
@@ -93,7 +92,8 @@ class DsGuru:
         failed = result.status != "ok"
         self._kind = "ran" if not failed else result.status
         if failed:
-            return self._after(found.code, result.stdout, _error(result), result.wall_s)
+            error = "\n".join(filter(None, (result.stderr.rstrip(), result.why)))
+            return self._after(found.code, result.stdout, error, result.wall_s)
         lake = self._lake
         lake.code = [found.code]
         lake.response, lake.published = answer_of(self._plan, result.stdout, failed=False)
@@ -130,7 +130,3 @@ class DsGuru:
             ended=self._kind,
             plan_read=isinstance(json_value(self._plan), list),
         )
-
-
-def _error(result: Result) -> str:
-    return "\n".join(part for part in (result.stderr.rstrip(), result.why) if part)
