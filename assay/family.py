@@ -62,10 +62,6 @@ class Floor:
     beyond: float = 0.5
 
 
-def _track(task: Task) -> Mapping[str, str]:
-    return {"track": task.track}
-
-
 def _kind(task: Task) -> str:
     return task.track
 
@@ -141,7 +137,7 @@ class Family:
     )
     """Answers without a model: baselines of every table, attacks of `assay audit`."""
 
-    slices: Callable[[Task], Mapping[str, str]] = _track
+    slices: Callable[[Task], Mapping[str, str]] = lambda task: {"track": task.track}
     """What results are broken down by: {"track": …, "domain": …}. "source" is the document, table
     or lake that the task was drawn from: no results are broken down by it, intervals are clustered
     by it. Without it they are by `meta.document`, `meta.source`, the group, else by the task."""

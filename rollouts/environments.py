@@ -280,6 +280,10 @@ def _is_refinement(task: Task) -> bool:
     return own and (task.family == "structured" or "mode" in task.gold)
 
 
+def _has_python_tool(task: Task) -> bool:
+    return "python_executor" in task.tools
+
+
 def _has_ds_guru(task: Task) -> bool:
     return any(tool.startswith("ds_guru") for tool in task.tools)
 
@@ -287,7 +291,7 @@ def _has_ds_guru(task: Task) -> bool:
 # what has words → where it is said which, and how they are read out of a release
 WORDS: Places = {
     "refinement": Place("rollouts.words.cdr", _is_refinement),
-    "python_executor": Place("rollouts.words.dare", lambda task: "python_executor" in task.tools),
+    "python_executor": Place("rollouts.words.dare", _has_python_tool),
     "ds_guru": Place("rollouts.words.krama", _has_ds_guru),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any, cast
@@ -87,7 +87,7 @@ def json_spellings(task: Task) -> Mapping[str, str]:
     }
 
 
-def _mapped(value: Any, kind: type, change: Any) -> Any:
+def _mapped(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
     """Every value of exactly this kind changed, the innermost first."""
     if isinstance(value, dict):
         value = {k: _mapped(v, kind, change) for k, v in cast("dict[str, Any]", value).items()}
