@@ -52,8 +52,8 @@ class Learner(Protocol):
 
 
 class OneDevice:
-    """The embedded learner. Gradients add up over micro-batches: `micro_tokens` changes memory
-    only."""
+    """The embedded learner. Gradients add up over micro-batches: `micro_tokens` changes no sum but
+    its order."""
 
     def __init__(self, policy: Policy, config: SftConfig, loop: Loop) -> None:
         self.policy, self.config, self.loop, self.heap = policy, config, loop, Heap()

@@ -73,7 +73,7 @@ class Loop:
     checkpoints: Checkpoints
 
     micro_tokens: int = 4096
-    """Tokens in one forward and backward pass; changes memory, not the result."""
+    """Tokens in one forward and backward pass; changes memory and the order of sums."""
 
     slots: int = 64
     """Answers decoded side by side."""
