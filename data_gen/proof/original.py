@@ -230,14 +230,14 @@ def python_columns(columns: Sequence[Sequence[Any]], letter: str) -> Any:
     return arrow.table({f"{letter}{i}": _column(arrow, c) for i, c in enumerate(columns)})
 
 
-def is_number(value: Any) -> bool:
+def is_number_cell(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _column(arrow: Any, values: Sequence[Any]) -> Any:
     """A column of numbers alone, or of times alone, stays one; all else is text."""
     known = [v for v in values if v is not None]
-    if known and all(map(is_number, known)):
+    if known and all(map(is_number_cell, known)):
         whole = all(isinstance(v, int) for v in known)
         if whole and all(-(2**63) <= v < 2**63 for v in known):
             return arrow.array(values, arrow.int64())

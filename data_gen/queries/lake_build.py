@@ -140,7 +140,7 @@ NOT_RUN = Checked(None, "not run")
 
 
 def _first_file(job: Job) -> tuple[Path, str]:
-    """What a process that proves keeps the original of."""
+    """The folder and the first file of a question. A process that has read the file keeps it."""
     question, folder = job
     return folder, next((source.path for source in sources_of(question.ops or ())), "")
 

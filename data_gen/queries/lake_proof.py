@@ -14,7 +14,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain, permutations, repeat
 from pathlib import Path
 from typing import Any, cast
@@ -56,7 +56,10 @@ def proved(build: str, job: tuple[Question, Path]) -> Checked:
     values, why = validate(question, folder)
     if values is None:
         return Checked(None, why)
-    shelf = _shelf(build, folder)
+    kept = _shelves(build)
+    if folder not in kept:
+        kept[folder] = Shelf(folder)
+    shelf = kept[folder]
     if refused := refusal(question, values, shelf):
         return Checked(values, refused=refused)
     steps = question.ops or ()
@@ -66,10 +69,10 @@ def proved(build: str, job: tuple[Question, Path]) -> Checked:
     return Checked(values, verdict=ONCE if once else AGREED, listing=listing)
 
 
-@cache
-def _shelf(build: str, folder: Path) -> Shelf:
-    """The original files of a folder that this process has read for a build."""
-    return Shelf(folder)
+@lru_cache(maxsize=1)
+def _shelves(build: str) -> dict[Path, Shelf]:
+    """The original files that this process has read, by folder. Those of an earlier build go."""
+    return {}
 
 
 # --- the runs of a pipeline

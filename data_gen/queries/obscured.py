@@ -37,7 +37,7 @@ from assay.tables.settings import FileSettings, read_settings
 from assay.task import derive_seed
 from data_gen.describe import About
 from data_gen.krama.importer import Entry
-from data_gen.proof.original import is_number
+from data_gen.proof.original import is_number_cell
 from data_gen.queries.carried import Frame, Layout, top_lines, write_frames, write_rules
 from data_gen.queries.tables import Half, Refers, Table
 
@@ -401,7 +401,7 @@ def change_table(table: Table, key: Key) -> Table:
 
 def _said(cell: Any) -> str:
     """A cell as the words for missing values are written."""
-    return cell.strip() if isinstance(cell, str) else f"{cell:g}" if is_number(cell) else ""
+    return cell.strip() if isinstance(cell, str) else f"{cell:g}" if is_number_cell(cell) else ""
 
 
 def _part(reading: ReadPlan) -> str:
