@@ -110,7 +110,7 @@ def train_grpo(
         batch, every = refilled(first, ask, pools, step)
         sampled = time.perf_counter()
 
-        # 3. Learn. Gradients add up over micro-batches: `micro_tokens` changes their order alone.
+        # 3. Learn. Gradients are added up over micro-batches of at most `micro_tokens` tokens.
         lr = learning_rate(step, config.steps, config.lr, warmup, config.schedule)
         learned = update(
             policy,

@@ -52,8 +52,8 @@ class Learner(Protocol):
 
 
 class OneDevice:
-    """The embedded learner. Gradients add up over micro-batches: `micro_tokens` changes no sum but
-    its order."""
+    """The embedded learner. Gradients are added up over micro-batches of at most `micro_tokens`
+    tokens."""
 
     def __init__(self, policy: Policy, config: SftConfig, loop: Loop) -> None:
         self.policy, self.config, self.loop, self.heap = policy, config, loop, Heap()

@@ -225,8 +225,9 @@ def test_a_step_longer_than_the_lead_is_repeated_and_the_job_goes_on(
     assert "(rl step_000010 ) will be repeated" in said and "start: rl step_000010" in said
 
 
-# Says that it begins. `deaf`: it is still importing, and dies of the signal. Slurm signals process
-# by process: a sleep that dies first must not give the script its exit status.
+# A run that says it has begun, and waits. With END=deaf it dies of the signal, as a run does while
+# it imports. Slurm signals one process after the other. When it kills the sleep first, the script
+# must not end with the sleep's exit status.
 BEGINS = f"""{CHECKED}[ "$END" = deaf ] || trap "exit $END" USR1
 touch "$HERE/begun$SLURM_ARRAY_TASK_ID.${{SLURM_RESTART_COUNT:-0}}"
 [ "${{SLURM_RESTART_COUNT:-0}}" = 0 ] || exit 0

@@ -73,7 +73,8 @@ class Loop:
     checkpoints: Checkpoints
 
     micro_tokens: int = 4096
-    """Tokens in one forward and backward pass; changes memory and the order of sums."""
+    """Tokens in one forward and backward pass. Fewer need less memory; gradients are then added up
+    in another order."""
 
     slots: int = 64
     """Answers decoded side by side."""
